@@ -1,4 +1,4 @@
-"""A replica's identity and Kafka's quorum time-outs (`QuorumConfig`)."""
+"""A replica's identity and Kafka's quorum timeouts (`QuorumConfig`)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class QuorumDescription(Value):
 
 
 def describe(replica: Replica, now_ms: int, wall_ms: int) -> QuorumDescription | None:
-    """Describe the quorum at `now_ms` of the core's clock, which is `wall_ms` since 1970; None where no leader is."""
+    """Describe the quorum at `now_ms` of the core's clock, which is `wall_ms` since 1970; None without a leader."""
     state = replica.state
     if not isinstance(state, Leader):
         return None

@@ -41,7 +41,7 @@ class AppendFetched(Value):
 
 
 class TruncateLog(Value):
-    """Drop every record at or above `offset`."""
+    """Remove every record at or above `offset`."""
 
     offset: int
 
@@ -62,13 +62,13 @@ class CheckSnapshot(Value):
 
 
 class InstallSnapshot(Value):
-    """Make the checked snapshot the newest, let the log begin and end with it, and load the state from it."""
+    """Make the checked snapshot the newest, replace the log by it, and load the state from it."""
 
     snapshot_id: OffsetAndEpoch
 
 
 class DropSnapshot(Value):
-    """Forget the snapshot that was being received."""
+    """Drop the snapshot that was being received."""
 
 
 class SendRequest(Value):
@@ -108,7 +108,7 @@ Read = ReadRange | ReadSlice
 
 
 class Reply(Value):
-    """Answer the request; with a range, its bytes are put in where they are."""
+    """Answer the request; the owner of the bytes of a range adds them."""
 
     request_id: int
     response: Response
@@ -123,7 +123,7 @@ class HighWatermarkAdvanced(Value):
 
 
 class VotersChanged(Value):
-    """Another voter set or kraft.version is in force: its record was appended, or cut, and need not be committed."""
+    """The voter set or the kraft.version has changed: its record was appended or truncated, committed or not."""
 
     voters: VotersInLog
 

@@ -19,14 +19,14 @@ class Ticked(NamedTuple):
 
 
 class RequestReceived(NamedTuple):
-    """A peer asks; the `Reply` bears the same id."""
+    """A peer sent a request; the `Reply` has the same id."""
 
     request_id: int
     request: Request
 
 
 class ResponseReceived(NamedTuple):
-    """A peer answers."""
+    """A peer sent a response."""
 
     correlation_id: int
     response: Response
@@ -65,7 +65,7 @@ class Flushed(NamedTuple):
 
 
 class SnapshotChecked(NamedTuple):
-    """The snapshot of `CheckSnapshot` is whole and durable, or is dropped because it is not."""
+    """The snapshot of `CheckSnapshot` is valid and durable, or is dropped because it is not."""
 
     attempt: int
     is_valid: bool
@@ -82,7 +82,7 @@ class KraftUpgradeRequested(NamedTuple):
 
 
 class ShutdownRequested(NamedTuple):
-    """The node is to stop: hand over if this replica leads."""
+    """The node will stop: hand over if this replica leads."""
 
 
 Event = (
@@ -104,7 +104,7 @@ Event = (
 
 
 def happen(node: RaftNode, now_ms: int, event: Event) -> list[Effect]:
-    """Let an event happen to a replica."""
+    """Pass an event to a replica."""
     match event:
         case Started(stored):
             return node.on_start(now_ms, stored)

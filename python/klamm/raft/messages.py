@@ -115,7 +115,7 @@ class FetchRequest(Value):
 
 
 class FetchResponse(Value):
-    """Batches, or where the logs part, or which snapshot to begin with; and the leader's high watermark."""
+    """Batches, or where the logs diverge, or which snapshot to fetch; and the leader's high watermark."""
 
     error: Error
     epoch: int
@@ -211,7 +211,7 @@ class ApiVersionsRequest(Value):
 
 
 class ApiVersionsResponse(Value):
-    """The range of kraft.version, None where the node knows no such feature."""
+    """The supported range of kraft.version; None if the node does not know this feature."""
 
     error: Error
     kraft_versions: tuple[int, int] | None = None

@@ -99,9 +99,9 @@ class RaftNode:
         return self._leading.is_followed(now_ms)
 
     def settled(self, effect: SendRequest | Reply) -> SendRequest | Reply:
-        """A held effect as it may leave now: a range of the log is true only while this replica leads that epoch.
+        """A held effect as it may be sent now: a range of the log is valid only while this replica leads that epoch.
 
-        Later the log may have been cut and have grown again, and the batches there would not follow the asker's own.
+        Later the log may have been truncated and have grown again, and its batches may not continue the follower's log.
         """
         if isinstance(effect, SendRequest) or effect.read is None:
             return effect
@@ -140,7 +140,7 @@ class RaftNode:
         return self._take_effects()
 
     def on_request(self, now_ms: int, request_id: int, request: Request) -> list[Effect]:
-        """Answer a peer, now or later."""
+        """Answer a request of a peer, now or later."""
         match request:
             case VoteRequest():
                 self._crashes.on_reached_by(request.candidate.id)
@@ -168,7 +168,7 @@ class RaftNode:
         return self._done(now_ms)
 
     def on_response(self, now_ms: int, correlation_id: int, response: Response) -> list[Effect]:
-        """Take a peer's answer, unless its request no longer matters."""
+        """Process a peer's response, unless its request no longer matters."""
         asked = self.replica.requests.end(correlation_id)
         if asked is not None:
             self._crashes.on_sign_of_life(asked.to)
@@ -177,7 +177,7 @@ class RaftNode:
         return self._done(now_ms)
 
     def on_request_failed(self, now_ms: int, correlation_id: int) -> list[Effect]:
-        """Leave a peer alone for a moment that could not be asked."""
+        """A request to a peer failed: back off."""
         asked = self.replica.requests.end(correlation_id)
         if asked is not None:
             self.replica.requests.back_off(now_ms, asked.to)
@@ -199,7 +199,7 @@ class RaftNode:
         return self._done(now_ms)
 
     def on_leased_fetches(self, now_ms: int, epoch: int, fetches: Sequence[LeasedFetch]) -> list[Effect]:
-        """The driver answered these fetches itself. It reports them before any other event, so that it sees them."""
+        """The driver answered these fetches itself. It reports them before any other event, which then sees them."""
         state = self.replica.state
         if not isinstance(state, Leader) or self.replica.epoch != epoch:
             return []
@@ -225,22 +225,22 @@ class RaftNode:
         return self._done(now_ms)
 
     def on_append(self, now_ms: int) -> list[Effect]:
-        """The leader's log has grown."""
+        """The leader's driver has appended to the log."""
         self._leading.on_append(now_ms)
         return self._take_effects()
 
     def on_flushed(self, now_ms: int) -> list[Effect]:
-        """More of the log is durable: the leader counts it, a follower may fetch on."""
+        """More of the log is durable: the leader counts it, a follower may continue to fetch."""
         self._leading.on_flushed(now_ms)
         return self._counted(now_ms)
 
     def on_snapshot_checked(self, now_ms: int, attempt: int, is_valid: bool) -> list[Effect]:
-        """The snapshot that was received is durable and whole, or of no use."""
+        """The received snapshot is valid and durable, or invalid."""
         self._snapshot_fetching.on_checked(now_ms, attempt, is_valid)
         return self._done(now_ms)
 
     def on_kraft_upgrade(self, now_ms: int) -> list[Effect]:
-        """The leader is asked for kraft.version 1 (KIP-853); nothing happens when the log is at it."""
+        """The leader must write kraft.version 1 (KIP-853); no effect if the log has it already."""
         self._reconfiguration.upgrade()
         return self._done(now_ms)
 
@@ -253,7 +253,7 @@ class RaftNode:
         return self._crashes.has_no_majority()
 
     def on_resign(self, now_ms: int, epoch: int) -> list[Effect]:
-        """Give up leading `epoch`; nothing happens when it is over already."""
+        """Resign from `epoch`; no effect if it has ended already."""
         if isinstance(self.replica.state, Leader) and self.replica.epoch == epoch:
             self.replica.become_resigned(now_ms)
         return self._done(now_ms)

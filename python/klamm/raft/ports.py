@@ -29,14 +29,14 @@ class ElectionStore(Protocol):
     """Stores quorum-state. Both methods may block; `write` returns once the bytes are durable."""
 
     def read(self) -> bytes | None:
-        """The bytes written last, None when there never were any."""
+        """The bytes written last; None if there were none."""
 
     def write(self, data: bytes) -> None:
         """Replace the bytes, all or nothing. Raises OSError. Called in a thread of its own, one call at a time."""
 
 
 class Transport(Protocol):
-    """Takes requests to other replicas."""
+    """Sends requests to other replicas."""
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
         """Send the request. `on_done` is called once, later, on the loop's thread, with the response or None."""
@@ -153,13 +153,13 @@ class Listener(Protocol):
         """
 
     def on_snapshot_installed(self, snapshot_id: OffsetAndEpoch) -> None:
-        """The log begins and ends with that snapshot: the state that was loaded takes the place of the one here.
+        """The log was replaced by that snapshot: the loaded state replaces the current one.
 
         After an exception the call is repeated.
         """
 
     def on_fault(self, error: Exception) -> None:
-        """The replica stopped for good."""
+        """The replica stopped permanently."""
 
 
 # Sends a response to a peer: the message, and the range of the log or of a snapshot whose bytes it contains.

@@ -1,4 +1,4 @@
-"""Runs the quorum's core: clock, disk and network. All of `raft` that is not pure is in here."""
+"""Runs the quorum's core: clock, disk and network. All I/O of `raft` is in this package."""
 
 from klamm.raft.driver.quorum_state import QuorumStateFile, read_election
 from klamm.raft.driver.raft_driver import RaftDriver

@@ -74,10 +74,10 @@ class Delivery:
         except FATAL:
             raise
         except Exception:  # the epoch is over, whatever the listener does
-            logger.exception("the end of epoch %d could not be taken in", epoch)
+            logger.exception("the end of epoch %d could not be processed", epoch)
 
     def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None] | None:
-        """The awaitable that the listener returns, or one that raises that there is none. Raises FATAL."""
+        """The awaitable that the listener returns, or one that raises the listener's exception. Raises FATAL."""
         try:
             return self._listener.write_snapshot(snapshot_id)
         except FATAL:

@@ -22,7 +22,7 @@ class ElectionWriter:
         on_done: Callable[[int, str | None], None],
         start_thread: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
-        """`on_done` receives the ticket of a state that was written, and why it was not if that failed."""
+        """`on_done` receives the ticket of a state after its write, and the error if the write failed."""
         self._store, self._loop, self._on_done = store, clock.loop, on_done
         self._start_thread = start_thread or _start_thread
         self._next: PersistElection | None = None
@@ -34,7 +34,7 @@ class ElectionWriter:
         return self._is_writing
 
     def take(self, effect: PersistElection) -> None:
-        """Take a state, in place of one that was not begun."""
+        """Set the state to write; it replaces one whose write has not begun."""
         self._next = effect
 
     def write(self) -> None:

@@ -32,11 +32,11 @@ class FetchStreaming:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is one."""
+        """Whether a fetch is streamed."""
         return self._id is not None
 
     def take_over(self, effect: SendRequest) -> bool:
-        """Whether a request is to be begun by `begin` and not to be sent."""
+        """Whether `begin` must start a request, so that it is not sent."""
         if not effect.may_stream or self._open_streams is None:
             return False
         self._next = effect
@@ -81,7 +81,7 @@ class FetchStreaming:
         return None
 
     def close(self) -> None:
-        """End it, with its thread."""
+        """End the stream and its thread."""
         self._id = self._next = None
         if self._watched_fd is not None:
             self._loop.remove_reader(self._watched_fd)

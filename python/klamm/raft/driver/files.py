@@ -11,23 +11,23 @@ class Files(Protocol):
     """Each operation may block and raises OSError."""
 
     def read(self, path: Path) -> bytes | None:
-        """The file's bytes, None when there is no file."""
+        """The file's bytes; None if there is no file."""
 
     def write(self, path: Path, data: bytes, *, sync: bool) -> None:
-        """Make a file of these bytes, or replace its bytes. With `sync` they outlive a power cut, if the name does."""
+        """Create a file with these bytes, or replace its bytes. With `sync` they are durable, if the name is."""
 
     def replace(self, source: Path, target: Path) -> None:
-        """Give the file another name, which may have been another file's."""
+        """Rename the file; a file that had that name is replaced."""
 
     def sync_directory(self, path: Path) -> None:
-        """Let the names in that directory outlive a power cut."""
+        """Make the names in that directory durable."""
 
     def remove(self, path: Path) -> None:
         """Remove a file, if there is one."""
 
 
 class OsFiles:
-    """The operating system's."""
+    """The files of the operating system."""
 
     def read(self, path: Path) -> bytes | None:
         """See `Files.read`."""

@@ -1,4 +1,4 @@
-"""Flushes of the log: one in progress, and all that is appended meanwhile joins the next one."""
+"""Flushes of the log: one at a time; the next flush covers everything that is appended meanwhile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Flusher:
     def __init__(
         self, log: MetadataLog, clock: LoopClock, on_done: Callable[[str | None], None], *, never_votes: bool
     ) -> None:
-        """`on_done` receives the end of each flush: None, or what could not be done and to which file."""
+        """`on_done` is called after each flush, with None or the error, which names the file."""
         self._log, self._loop, self._on_done, self._never_votes = log, clock.loop, on_done, never_votes
         self._fd = log.flush_fd
         self._is_flushing = False
@@ -50,13 +50,13 @@ class Flusher:
             self._flush()
 
     def flush_now(self) -> None:
-        """Do not wait with a flush that is due."""
+        """Start a due flush without a delay."""
         if self._at_end_of_turn is not None or self._timer.is_armed:
             self._cancel()
             self._flush()
 
     def stop(self) -> None:
-        """Begin no other flush."""
+        """Start no more flushes."""
         self._cancel()
         if self._fd is not None:
             self._loop.remove_reader(self._fd)

@@ -59,11 +59,11 @@ class LeasedFetches:
 
     @property
     def is_on(self) -> bool:
-        """Whether a lease is granted, or fetches were taken of which the core does not know yet."""
+        """Whether a lease is granted, or the core has not been notified of fetches that were taken."""
         return self._by is not None or self._left is not None
 
     def on_fetch(self, replica: ReplicaKey) -> None:
-        """The core has answered that replica, or lets it wait: the lease, if there is one, takes its next fetches."""
+        """The core has answered that replica, or lets it wait: from now on a lease covers its fetches."""
         by = self._fetch_lease() if self._open_answers is not None else None
         if by is None or self._left is not None:  # the core must know of the earlier fetches first
             return
@@ -76,7 +76,7 @@ class LeasedFetches:
         answers.add_replica(replica, counts=self._counts(replica))
 
     def take(self) -> tuple[int, list[LeasedFetch]] | None:
-        """The news for the core: the epoch, and the fetches in order."""
+        """The fetches that the core has not been notified of: the epoch, and the fetches in order."""
         left, self._left = self._left, None
         if left is not None or self._by is None or self._opened is None:
             return left
@@ -97,7 +97,7 @@ class LeasedFetches:
             self.revoke()
 
     def raise_high_watermark(self, offset: int) -> None:
-        """No answer has a lower high watermark than the core knows."""
+        """Raise the high watermark of the answers to the core's."""
         if self._by is not None and self._opened is not None:
             self._opened.raise_high_watermark(offset)
             self._must_notify_voters = True
@@ -109,13 +109,13 @@ class LeasedFetches:
             self._loop.call_soon(self._offer)
 
     def notify_voters(self) -> None:
-        """The answers that waited for a higher high watermark have left: voters may receive it now, too."""
+        """The responses to observers were sent: voters may receive the new high watermark now, too."""
         if self._must_notify_voters and self._opened is not None:
             self._opened.notify_voters()
         self._must_notify_voters = False
 
     def revoke(self) -> None:
-        """Revoke the lease; the core is still to be notified of the fetches that were taken."""
+        """Revoke the lease. The core must still be notified of the fetches that were taken."""
         by, self._by = self._by, None
         if by is not None and self._opened is not None:
             taken = self._opened.end()
@@ -124,7 +124,7 @@ class LeasedFetches:
                 self._loop.call_soon(self._notify_of_left)  # something may be committed by it
 
     def close(self) -> None:
-        """End it for good."""
+        """Revoke the lease; no other is granted."""
         self.revoke()
         self._left = self._open_answers = None
         if self._opened is not None:

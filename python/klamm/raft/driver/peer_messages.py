@@ -68,7 +68,7 @@ class PeerMessages:
             self._loop.call_soon(self._on_answer, effect.correlation_id, None)
 
     def _reply(self, effect: Reply) -> None:
-        """An answer that cannot be given ends its request; the peer asks again."""
+        """If the response cannot be created, the request ends without one, and the peer repeats it."""
         reply = self._replies.pop(effect.request_id)
         try:
             reply(effect.response, effect.read)

@@ -42,7 +42,7 @@ class PeerTransport:
         network: Network | None = None,
         rng: Callable[[], float] = random.random,
     ) -> None:
-        """`listener` is the name of the listener that the others are asked by.
+        """`listener` is the name of the listener on which other replicas are reached.
 
         `on_crashed` is called for a node that was connected and now refuses connections, `on_refused` for any other
         that refuses one. `network`: the engine's unless given. `rng` varies the back-off.
@@ -57,7 +57,7 @@ class PeerTransport:
         self._peers: dict[int, Peer] = {}
         self._logged: dict[int, str] = {}  # why a node could not be asked, so that it is logged once
         self.foreign: str | None = None
-        """The error about the last node that answered as one of another cluster; None when none did."""
+        """The error about the last node that answered with another cluster id; None if none did."""
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
         """Send to a node at the endpoint of the listener, or at the first that it has."""
@@ -72,7 +72,7 @@ class PeerTransport:
         )
 
     def route(self, request: SendRequest) -> Route | None:
-        """How the node that is connected is reached for a fetch of the log; None while there is no connection."""
+        """The route to a connected node for a fetch of the log; None while there is no connection."""
         endpoint = self._choose(request.endpoints)
         peer = self._peers.get(request.to)
         if peer is None or peer.address != (endpoint.host, endpoint.port):
@@ -92,7 +92,7 @@ class PeerTransport:
         self._network.close()
 
     def _warm_up(self, index: int) -> None:
-        """Import what an election needs, an API a turn: each takes milliseconds."""
+        """Import the modules that an election needs, one API in each turn: each takes milliseconds."""
         warm(APIS[index])
         if index + 1 < len(APIS):
             self._deadlines.add(WARM_UP_MS // 10, partial(self._warm_up, index + 1))
@@ -140,7 +140,7 @@ class PeerTransport:
         self._probes[node_id] = 0
 
     def _on_lost(self, node_id: int, address: Address, error: ClientError) -> None:
-        """A killed process is known by its refusal: so a node that closed the connection is probed at once."""
+        """A killed process refuses connections, so a node that closed the connection is probed at once."""
         peer = self._peers.get(node_id)
         if peer is None or peer.address != address:
             return  # it was moved, and the process at the old address says nothing about it

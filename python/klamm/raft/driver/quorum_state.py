@@ -22,9 +22,9 @@ class QuorumStateFile:
         self._files = files or OsFiles()
 
     def read(self) -> bytes | None:
-        """The file's bytes, None when there is no file. They outlive a power cut that comes after.
+        """The file's bytes, which are durable when this returns; None if there is no file.
 
-        A process that was killed between its rename and its sync of the directory leaves a name that need not.
+        If a process was killed between its rename and its sync of the directory, the name may not be durable yet.
         """
         data = self._files.read(self.path)
         if data is not None and not self._is_volatile:
@@ -61,7 +61,7 @@ def read_election(store: ElectionStore, log_end_offset: int, *, has_peers: bool)
     except QuorumStateError as error:
         problem = f"{store} cannot be understood: {error}"
         if not has_peers:
-            raise QuorumStateError(f"{problem}. Remove it: no other voter counts on what it says") from None
+            raise QuorumStateError(f"{problem}. Remove it: no other voter depends on its content") from None
     if data is None and (log_end_offset == 0 or not has_peers):
         if log_end_offset > 0:
             logger.warning("%s. The epoch of the log is taken instead", problem)

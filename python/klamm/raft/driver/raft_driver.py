@@ -1,7 +1,7 @@
 """Runs the quorum core with a real log, file, network and clock. Only `raft.driver` knows asyncio.
 
-Group commit without a linger: proposals are appended at once, one flush is in flight, everything that arrives meanwhile
-joins the next one, and one wake-up per flush serves every waiter.
+Group commit without a linger: proposals are appended at once, and one flush is in flight. The next flush covers
+everything that is appended meanwhile, and one wake-up per flush notifies all waiters.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class RaftDriver:
 
     @property
     def leader_id(self) -> int | None:
-        """The leader of that epoch, where it is known."""
+        """The leader of that epoch, if it is known."""
         return self._node.replica.leader_id
 
     @property
@@ -145,8 +145,8 @@ class RaftDriver:
     def propose(self, records: Sequence[bytes], epoch: int) -> int:
         """Append the records as one batch of the epoch that this replica leads; returns their last offset.
 
-        They have their place in the log when this returns, and are committed when `wait_committed` of that offset is
-        done. Raises NotLeaderError, RaftStoppedError; ValueError when they do not fit in a batch.
+        They are in the log when this returns, and committed when `wait_committed` of that offset is done. Raises
+        NotLeaderError, RaftStoppedError; ValueError if they do not fit in a batch.
         """
         if self._led_epoch != epoch:
             self._check_running()
@@ -173,7 +173,7 @@ class RaftDriver:
         self._step(self._node.on_kraft_upgrade)
 
     def kraft_upgrade_refusal(self) -> str | None:
-        """Why kraft.version 1 cannot be, in words; None when it can."""
+        """The reason why kraft.version 1 is not possible; None if it is."""
         return self._node.kraft_upgrade_refusal()
 
     @property
@@ -207,7 +207,7 @@ class RaftDriver:
         return future
 
     def handle_request(self, request: Request, reply: ReplyTo) -> None:
-        """Take a request of another replica; `reply` is called once, now or later, or never when the replica stops."""
+        """Process another replica's request; `reply` is called once, now or later, or never if the replica stops."""
         self._check_running()
         self._step(self._node.on_request, self._messages.register(reply), request)
         if isinstance(request, FetchRequest) and not self._is_stepping and not self._is_stopped:
@@ -229,7 +229,7 @@ class RaftDriver:
 
     @property
     def is_followed(self) -> bool:
-        """Whether this replica leads others: voters, or observers of which it has heard lately."""
+        """Whether this replica leads others: voters, or observers that have fetched recently."""
         return self._node.is_followed(self._now_ms())
 
     def describe_quorum(self) -> QuorumDescription:
@@ -242,11 +242,11 @@ class RaftDriver:
         return description
 
     def resign(self, epoch: int) -> None:
-        """Give up leading `epoch`."""
+        """Resign from `epoch`."""
         self._step(self._node.on_resign, epoch)
 
     async def close(self, timeout_ms: int = 5000, *, hand_over: bool = True) -> None:
-        """Hand over if this replica leads, finish disk work, stop. After the time-out it stops all the same.
+        """Hand over if this replica leads, finish disk work, stop. It stops after the timeout in any case.
 
         Without `hand_over` the other replicas are not notified, as when the process is killed; disk work is finished.
         """
@@ -268,9 +268,9 @@ class RaftDriver:
     # Effects
 
     def _step(self, handler: Callable[Concatenate[int, P], list[fx.Effect]], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Give the core an event and the ticks that are due, carry out the effects. Any fault stops the replica.
+        """Pass an event and the due ticks to the core, and carry out the effects. Any fault stops the replica.
 
-        A listener may propose while effects are carried out: that event waits until they all are.
+        A listener may propose while effects are carried out: that event waits until all of them are.
         """
         self._events.append(lambda now_ms: handler(now_ms, *args, **kwargs))
         if self._is_stepping or self._is_stopped:
@@ -322,7 +322,8 @@ class RaftDriver:
             case fx.AppendFetched():
                 self._append_fetched(effect)
             case fx.TruncateLog(offset):
-                logger.info("metadata log cut from %d to %d: it parts from the leader's", self._log.end_offset, offset)
+                end = self._log.end_offset
+                logger.info("metadata log truncated from %d to %d: it diverges from the leader's", end, offset)
                 self._log.truncate_to(offset)
             case fx.AppendSnapshotSlice(snapshot_id, position, data):
                 self._log.append_snapshot_slice(snapshot_id, position, data)
@@ -467,7 +468,7 @@ class RaftDriver:
     # End
 
     def fail(self, error: Exception) -> None:
-        """Stop for good: the state of the replica cannot be trusted."""
+        """Stop permanently: the state of the replica cannot be trusted."""
         if self._is_stopped:
             return
         self._fault = error

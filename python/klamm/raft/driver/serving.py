@@ -24,7 +24,7 @@ class RaftRequests:
         self._driver, self._log, self._cluster_id = driver, log, cluster_id
 
     def handle(self, api_key: int, version: int, body: bytes, listener: str, give: Give) -> None:
-        """Take a request that came by `listener`. Raises MalformedRequest, RaftStoppedError."""
+        """Process a request that arrived on `listener`. Raises MalformedRequest, RaftStoppedError."""
         received = decode_request(api_key, version, body)
         if received.message is None:
             # As Kafka does, the cluster is looked at first.

@@ -121,7 +121,7 @@ class SnapshotDriver:
         self._listener.on_snapshot_installed(snapshot_id)
 
     def schedule_clean(self) -> None:
-        """Look again after a while, as long as there are snapshots to delete."""
+        """Check again after an interval, as long as there are snapshots to delete."""
         self._clean_timer.cancel()
         if not self._is_stopped and len(self._log.snapshots()) > 1:
             self._clean_timer.arm_in(CLEAN_INTERVAL_MS)

@@ -25,7 +25,7 @@ logger = logging.getLogger("klamm.raft")
 
 
 class Route(NamedTuple):
-    """How a replica is reached, and with which Fetch version and client id."""
+    """The address of a replica, with the Fetch version and the client id to use."""
 
     host: str
     port: int
@@ -105,17 +105,17 @@ class FetchStreams:
             self._stream.hold()
 
     def release(self) -> None:
-        """Let it continue."""
+        """Let the stream continue."""
         if self._stream is not None:
             self._stream.release()
 
     def stop(self) -> None:
-        """End it without a word."""
+        """End the stream without a report."""
         if self._stream is not None:
             self._stream.stop()
 
     def close(self) -> None:
-        """End it, and its thread."""
+        """End the stream and its thread."""
         if self._stream is not None:
             self._stream.close()
 

@@ -41,7 +41,7 @@ class CrashDetection:
         self._refusing.add(node_id)
 
     def has_no_majority(self) -> bool:
-        """Whether those that are there, this replica among them, are too few to elect anyone."""
+        """Whether the voters that do not refuse connections, including this replica, are less than a majority."""
         voters = self._replica.voters.ids
         is_wanted = self._replica.config.crash_detection
         return is_wanted and len(set(voters) - self._refusing) < majority_size(len(voters))
@@ -67,7 +67,7 @@ class CrashDetection:
             return
         self._crashed = FailedLeader(node_id, replica.epoch, now_ms + replica.config.fetch_timeout_ms)
         if isinstance(state, Follower):
-            # All see it at once: one goes first, so that the others' votes are free.
+            # All replicas notice at the same time: one campaigns first, so that the others can vote for it.
             is_first = replica.id == min(voter_id for voter_id in replica.voters.ids if voter_id != node_id)
             state.deadline_ms = min(state.deadline_ms, now_ms if is_first else self.retry_at_ms(now_ms))
 
@@ -82,7 +82,7 @@ class CrashDetection:
         self._refusing.discard(node_id)
 
     def has_seen(self, now_ms: int) -> bool:
-        """Whether the crash of the leader was detected that this replica follows, or wants to succeed."""
+        """Whether a crash was detected of the leader that this replica follows, or campaigns to replace."""
         replica, crashed = self._replica, self._crashed
         if crashed is None or now_ms >= crashed.until_ms:
             return False
@@ -98,5 +98,5 @@ class CrashDetection:
         return len(tally.voters - tally.rejected - {self._crashed.node_id}) < majority_size(len(tally.voters))
 
     def retry_at_ms(self, now_ms: int) -> int:
-        """When to ask again."""
+        """When to retry."""
         return now_ms + RETRY_MIN_MS + self._replica.below(RETRY_MAX_MS - RETRY_MIN_MS + 1)

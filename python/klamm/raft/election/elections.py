@@ -20,7 +20,7 @@ class Elections:
         self.advance(now_ms)
 
     def advance(self, now_ms: int) -> None:
-        """Take the next step of a campaign whose votes suffice."""
+        """Take the next step of a campaign that has a majority."""
         state = self._replica.state
         if isinstance(state, Prospective) and state.tally.is_won:
             self._replica.become_candidate(now_ms)
@@ -51,7 +51,7 @@ class Elections:
         self._reply(request_id, Error.NONE, granted=granted)
         is_rival = isinstance(replica.state, Prospective) and self._crashes.has_seen(now_ms)
         if granted and request.pre_vote and is_rival and request.candidate.id < replica.id:
-            self._give_up_pre_vote(now_ms)  # two that saw the same death at once: one lets the other go first
+            self._give_up_pre_vote(now_ms)  # two detected the same crash at once: one lets the other go first
         return None
 
     def _is_leader_silent(self, now_ms: int) -> bool:
@@ -60,7 +60,7 @@ class Elections:
         return isinstance(state, Follower) and now_ms >= state.deadline_ms
 
     def on_vote_response(self, now_ms: int, voter_id: int, response: VoteResponse) -> None:
-        """Count an answer of this epoch."""
+        """Count a response of this epoch."""
         state = self._replica.state
         if not isinstance(state, Prospective | Candidate):
             return
@@ -79,7 +79,7 @@ class Elections:
             self.advance(now_ms)
 
     def tick_unattached(self, now_ms: int, state: Unattached) -> int:
-        """Campaign when the time-out has passed; returns when to look again."""
+        """Campaign when the timeout has passed; returns when to check again."""
         if self._replica.is_shutting_down:
             return NEVER_MS  # stays until another is elected or the driver's shutdown timeout ends
         if not self._replica.may_campaign:
@@ -90,7 +90,7 @@ class Elections:
         return now_ms
 
     def tick_nominee(self, now_ms: int, state: Prospective | Candidate) -> int:
-        """Ask the voters that have not answered; give up when the time-out has passed. Returns when to look again."""
+        """Ask the voters that have not answered; give up after the timeout. Returns when to check again."""
         deadline_ms = NEVER_MS if self._replica.is_shutting_down else state.deadline_ms
         if now_ms < deadline_ms:
             return self._ask(now_ms, state, deadline_ms)

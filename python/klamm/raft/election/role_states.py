@@ -36,7 +36,7 @@ class Unattached:
 
 
 class Prospective:
-    """Asks whether it would win before it disturbs anyone with a new epoch (KIP-996)."""
+    """Asks for pre-votes, before it disrupts the quorum with a new epoch (KIP-996)."""
 
     ROLE: ClassVar[Role] = Role.PROSPECTIVE
     __slots__ = ("deadline_ms", "tally")
@@ -70,7 +70,11 @@ class ReplicaProgress:
         self.last_caught_up_ms = -1
 
     def on_fetch(self, now_ms: int, fetch_offset: int, leader_end_offset: int) -> None:
-        """Note a fetch: caught up now when it reaches the leader's end, or then when it reaches the end of then."""
+        """Record a fetch.
+
+        The replica is caught up now if it has reached the log end, or was at its previous fetch if it has reached the
+        log end of that time.
+        """
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
         elif self.last_fetch_ms >= 0 and fetch_offset >= self.last_fetch_leader_end_offset:
@@ -100,7 +104,7 @@ class VoterChange:
         self.offset: int | None = None  # of its record, once that is in the log
 
     def answer(self, error: Error, message: str | None = None) -> AddVoterResponse | RemoveVoterResponse:
-        """The response to the request."""
+        """The response to this request."""
         is_add = isinstance(self.request, AddVoterRequest)
         return AddVoterResponse(error, message) if is_add else RemoveVoterResponse(error, message)
 
@@ -169,7 +173,7 @@ class SnapshotFetch:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it is here, and is being checked."""
+        """Whether the snapshot is complete, and is being checked."""
         return 0 < self.size == self.position
 
 

@@ -16,7 +16,7 @@ def can_grant_vote(
     pre_vote: bool,
     leader_is_gone: bool = False,
 ) -> bool:
-    """Answer a vote of this replica's own epoch; older and newer epochs are settled before this point."""
+    """Answer a vote of this replica's own epoch; older and newer epochs are handled before this point."""
     if pre_vote and not log_is_up_to_date:
         return False
     match state:

@@ -8,7 +8,7 @@
     answer     status (1 byte), a number (8 bytes, signed): of READ_INDEX the offset, of CONFIRM the epoch known,
                of UPGRADE the kraft.version
 
-All numbers are big-endian. A length is checked against the bytes that are left before it is believed.
+All numbers are big-endian. A length is checked against the remaining bytes before it is used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Kind(IntEnum):
 
 
 class Status(IntEnum):
-    """How it went."""
+    """The outcome of a call."""
 
     OK = 0
     NOT_LEADER = 1

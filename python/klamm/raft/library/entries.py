@@ -15,7 +15,7 @@ _HEAD_BYTES: Final = _HEAD.size
 
 
 class EntryError(ValueError):
-    """A record that no version known here has written."""
+    """A record of an unknown version."""
 
 
 class Command(NamedTuple):
@@ -28,7 +28,7 @@ class Command(NamedTuple):
 
 
 class OpenSession(NamedTuple):
-    """A client begins; its commands are refused before."""
+    """A client opens its session; its commands are refused before."""
 
     client: bytes
 

@@ -33,4 +33,4 @@ class MembershipError(Exception):
 
 
 class ReplicaDirectoryError(Exception):
-    """The directory belongs to another replica, or is in use; the text says which, and what to do."""
+    """The directory belongs to another replica, or is in use; the message says which, and what to do."""

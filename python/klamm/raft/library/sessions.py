@@ -26,7 +26,7 @@ _RESULT: Final = struct.Struct(">QBI")
 
 
 class CommandStatus(IntEnum):
-    """What became of a command."""
+    """The outcome of a command."""
 
     APPLIED = 0
     REFUSED = 1
@@ -38,7 +38,7 @@ _APPLIED: Final = CommandStatus.APPLIED
 
 
 class Outcome(NamedTuple):
-    """A command's fate and its result; of a refusal, the text in UTF-8."""
+    """A command's outcome and its result; for a refusal, the text in UTF-8."""
 
     fate: CommandStatus
     data: bytes
@@ -64,7 +64,7 @@ class _Session:
         self.results: dict[int, Outcome] = {}
 
     def forget_below(self, sequence: int) -> None:
-        """Drop the results that the client has got."""
+        """Drop the results that the client has received."""
         if sequence - self.answered_below > len(self.results):
             self.results = {number: result for number, result in self.results.items() if number >= sequence}
         else:
@@ -82,7 +82,7 @@ class ReplicatedState:
         self._newest: _Session | None = None
 
     def has_session(self, client: bytes) -> bool:
-        """Whether that client's commands are taken."""
+        """Whether that client's commands are accepted."""
         return client in self._sessions
 
     def apply(self, value: bytes) -> Applied | None:

@@ -17,7 +17,7 @@ class OffsetAndEpoch(NamedTuple):
     epoch: int
 
     def is_up_to_date_with(self, other: "OffsetAndEpoch") -> bool:
-        """Whether a log ending here holds all that one ending at `other` may have committed (Raft 5.4.1)."""
+        """Whether a log that ends here has all that a log that ends at `other` may have committed (Raft 5.4.1)."""
         return (self.epoch, self.offset) >= (other.epoch, other.offset)
 
 
@@ -42,7 +42,7 @@ class ControlRecord(NamedTuple):
 
 
 class MetadataLogError(Exception):
-    """The disk failed under the metadata log or quorum-state; the text names the file. No more is written to it."""
+    """A write of the metadata log or quorum-state failed; the message names the file. Nothing more is written to it."""
 
 
 class LogView(Protocol):
@@ -50,7 +50,7 @@ class LogView(Protocol):
 
     @property
     def start_offset(self) -> int:
-        """The first offset that is still there."""
+        """The log start offset."""
 
     @property
     def end_offset(self) -> int:
@@ -208,7 +208,7 @@ class Diverging(Value):
 
 
 class NeedsSnapshot(Value):
-    """The log does not reach back that far: fetch this snapshot first."""
+    """The log starts above that offset: fetch this snapshot first."""
 
     id: OffsetAndEpoch
 
@@ -235,7 +235,7 @@ def check_fetch_position(log: LogView, offset: int, last_epoch: int) -> FetchPos
 
 
 def truncation_offset(log: LogView, diverging: OffsetAndEpoch) -> int:
-    """Where a follower cuts its log when the leader says that `diverging.epoch` ends at `diverging.offset`."""
+    """Where a follower truncates its log if `diverging.epoch` ends at `diverging.offset` in the leader's log."""
     if diverging.epoch == 0:
         return min(diverging.offset, log.end_offset)
     own = log.end_offset_for_epoch(diverging.epoch)

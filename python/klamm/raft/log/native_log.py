@@ -1,4 +1,4 @@
-"""The native metadata log in the shape that raft's driver asks for."""
+"""The engine's metadata log, with the interface that raft's driver uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NativeMetadataLog:
     """Implements `klamm.raft.log.metadata_log.MetadataLog` over `_engine.quorum.MetadataLog`."""
 
     def __init__(self, native: MetadataLog, wall_clock_ms: Callable[[], int]) -> None:
-        """`wall_clock_ms` gives milliseconds since 1970."""
+        """`wall_clock_ms` returns milliseconds since 1970."""
         self.native, self._wall_clock_ms = native, wall_clock_ms
         self._on_flushed: Callable[[int, str | None], None] = lambda offset, error: None
 
@@ -47,7 +47,7 @@ class NativeMetadataLog:
 
     @property
     def proven_end(self) -> OffsetAndEpoch:
-        """The log held durably what ends here, at least."""
+        """A lower bound of what was durable in the log."""
         return OffsetAndEpoch(*self.native.proven_end)
 
     @property
@@ -152,7 +152,7 @@ class NativeMetadataLog:
             self.native.check_received_snapshot(on_done)
 
     def install_received_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Let the log begin and end with the snapshot that was received."""
+        """Replace the log by the snapshot that was received."""
         with _on_disk():
             self.native.install_received_snapshot(*snapshot_id, self._wall_clock_ms())
 
@@ -161,7 +161,7 @@ class NativeMetadataLog:
         self.native.drop_received_snapshot()
 
     def delete_before(self, snapshot_id: OffsetAndEpoch) -> bool:
-        """Let the log begin at that snapshot."""
+        """Delete the log below that snapshot."""
         with _on_disk():
             return self.native.delete_before(snapshot_id.offset, snapshot_id.epoch, self._wall_clock_ms())
 

@@ -27,9 +27,9 @@ def is_snapshot_due(config: SnapshotConfig, bytes_since_last: int, ms_since_last
 def next_log_start(
     config: SnapshotConfig, wall_ms: int, snapshots: Sequence[SnapshotInfo], log_size_bytes: int
 ) -> OffsetAndEpoch | None:
-    """The snapshot that the log is to begin with next, None when nothing is to go.
+    """The snapshot at which the log should start; None if nothing can be deleted.
 
-    `snapshots` are oldest first. One snapshot always stays. Ask again after each step: the log's size has changed.
+    `snapshots` are oldest first. One snapshot always stays. Call it again after each step: the log's size has changed.
     """
     if len(snapshots) < 2:
         return None

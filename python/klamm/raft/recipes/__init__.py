@@ -1,4 +1,4 @@
-"""What people know from ZooKeeper's clients, on a tree of small nodes that `klamm.raft` replicates.
+"""The recipes of ZooKeeper's clients, on a tree of small nodes that `klamm.raft` replicates.
 
     from klamm.raft.recipes import Lock, Tree
 

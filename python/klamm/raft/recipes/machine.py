@@ -43,7 +43,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class SessionState:
-    """A session; `renewals` counts the signs of life of its owner."""
+    """A session; `renewals` counts the renewals by its owner."""
 
     timeout_ms: int
     renewals: int = 0
@@ -74,7 +74,7 @@ class TreeMachine:
 
     @property
     def operations(self) -> frozenset[str]:
-        """The names of what may be asked."""
+        """The names of the queries."""
         return frozenset(self._operations)
 
     # Queries
@@ -135,7 +135,7 @@ class TreeMachine:
             return pack([False, TreeError.NUMBER, str(error)])
 
     def snapshot(self) -> Callable[[], bytes]:
-        """All of the tree."""
+        """The whole tree."""
         entries = [
             [path, one.data, one.version, one.created, one.modified, one.owner, one.next_sequence]
             for path, one in self._entries.items()
@@ -176,7 +176,7 @@ class TreeMachine:
         self.sessions[name] = SessionState(timeout_ms)
 
     def _renew(self, names: list[str]) -> list[bool]:
-        """Whether each of the sessions still is."""
+        """Whether each of the sessions is still open."""
         alive = []
         for name in names:
             session = self.sessions.get(name)

@@ -121,7 +121,7 @@ async def test_without_a_majority_the_error_says_what_is_known(tmp_path):
     await alone.execute(b"1")
     leader = await three.leader()
     three.hub.reachable = lambda source, target: False
-    with pytest.raises(OutcomeUnknownError, match="ask the state"):
+    with pytest.raises(OutcomeUnknownError, match="read the state"):
         await leader.execute(b"1", timeout_s=0.1)
     for node_id in (1, 2):
         await three.stop(node_id)

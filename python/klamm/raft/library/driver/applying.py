@@ -44,7 +44,7 @@ class Applier:
         """The state holds everything below this offset of the log."""
 
     def restore(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Begin with that snapshot. Blocks. Raises MetadataLogError that names the file."""
+        """Load that snapshot. Blocks. Raises MetadataLogError, which names the file."""
         path = self._log.native.snapshot_path(*snapshot_id)
         try:
             values = read_values_snapshot(path)
@@ -61,7 +61,7 @@ class Applier:
         self._loaded = snapshot_id, await asyncio.to_thread(read_values_snapshot, path)
 
     def install(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Go on from the snapshot that was loaded. Raises MetadataLogError that names the file."""
+        """Continue from the snapshot that was loaded. Raises MetadataLogError, which names the file."""
         loaded, self._loaded = self._loaded, None
         if loaded is None or loaded[0] != snapshot_id:
             raise StateFailedError(f"snapshot {snapshot_id} is installed, and {loaded and loaded[0]} was loaded")
@@ -178,6 +178,6 @@ class Applier:
         native.snapshot_finished(*snapshot_id)
 
     def stop(self, fault: Exception) -> None:
-        """Apply nothing more."""
+        """Stop applying."""
         self._fault = fault
         self._waiters.fail_all(fault)

@@ -30,7 +30,7 @@ class BatchResults:
 
 
 class Slot:
-    """The part of a future that is needed, for one command of many."""
+    """The result of one command of many, with the methods of a future that are needed."""
 
     __slots__ = ("_gathered", "_index")
 
@@ -38,7 +38,7 @@ class Slot:
         self._gathered, self._index = gathered, index
 
     def done(self) -> bool:
-        """Whether no caller waits any more."""
+        """Whether no caller waits for it any more."""
         return self._gathered.future.done()
 
     def cancelled(self) -> bool:
@@ -46,9 +46,9 @@ class Slot:
         return self._gathered.future.cancelled()
 
     def set_result(self, result: bytes, /) -> None:
-        """It has its result."""
+        """Set the result."""
         self._gathered.settle(self._index, result, None)
 
     def set_exception(self, error: Exception, /) -> None:
-        """It has none."""
+        """Set the error."""
         self._gathered.settle(self._index, b"", error)

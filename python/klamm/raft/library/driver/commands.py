@@ -50,7 +50,7 @@ class Answer(Protocol):
         """The command's result."""
 
     def set_exception(self, error: Exception, /) -> None:
-        """There will be none."""
+        """The command's error."""
 
 
 class _Pending:
@@ -96,7 +96,7 @@ class Commands:
         return len(self._pending) >= self._in_flight_max
 
     def submit(self, payload: bytes, timeout_s: float, answer: Answer) -> None:
-        """Give `answer` the result of a command; see `Replica.execute`."""
+        """Send a command; `answer` receives its result. See `Replica.execute`."""
         if self._fault is not None:
             raise RaftStoppedError(str(self._fault))
         if len(payload) > COMMAND_BYTES_MAX:
@@ -179,7 +179,7 @@ class Commands:
         self._settle(pending, applied.outcome)
 
     def on_restored(self) -> None:
-        """A snapshot has taken the place of commands that were not seen here one by one."""
+        """A snapshot has replaced commands that were not applied here one by one."""
         for pending in list(self._pending.values()):
             outcome = self._state.outcome_of(pending.client, pending.sequence)
             if outcome is not None:
@@ -239,10 +239,10 @@ class Commands:
         known = who if leader.leader_id is not None else f"no leader is known (epoch {leader.epoch})"
         if pending.times_sent == 0:
             return NoLeaderError(f"nothing was sent, and nothing has changed: {known}; is a majority of voters up?")
-        return OutcomeUnknownError(f"the command was sent and no result came in time: {known}; ask the state")
+        return OutcomeUnknownError(f"the command was sent and no result came in time: {known}; read the state")
 
     def stop(self, fault: Exception) -> None:
-        """Nothing more comes: fail all that wait."""
+        """The replica stops: fail all waiting commands."""
         if self._fault is not None:
             return
         self._fault = fault

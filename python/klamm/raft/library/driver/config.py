@@ -19,13 +19,13 @@ class ReplicaConfig(NamedTuple):
     """Settings of a replica; those of all replicas of a cluster should be the same."""
 
     timeout_s: float = 10.0
-    """How long execute and read wait without a time-out of their own."""
+    """How long execute and read wait if they have no timeout of their own."""
     raft: RaftConfig = QUORUM
     """Time-outs of the quorum: a leader that is silent for `fetch_timeout_ms` is replaced, about a second later."""
     snapshots: SnapshotConfig = SnapshotConfig()
     """When the state is written, and how much of the log stays."""
     in_flight_max: int = 10_000
-    """So many commands may wait for their result; more wait to be sent."""
+    """The maximum number of commands that wait for their result; more wait to be sent."""
     segment_bytes: int = 64 << 20
     """Size of the log's files."""
     flush: bool = True

@@ -64,7 +64,7 @@ class DirectoryFiles:
         self.log = NativeMetadataLog(native, wall_clock_ms)
 
     def close(self) -> None:
-        """Close the log, and leave the directory to others."""
+        """Close the log and unlock the directory."""
         try:
             self.log.close()
         finally:

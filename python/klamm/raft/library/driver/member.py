@@ -98,7 +98,7 @@ class Member:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Read the newest snapshot, be reachable, take part."""
+        """Load the newest snapshot, listen, and join the quorum."""
         latest = self._log.latest_snapshot_id
         if latest is not None and latest != NOTHING:
             await asyncio.to_thread(self.applier.restore, latest)
@@ -136,7 +136,7 @@ class Member:
         self._lead(Leadership(self.node.replica.id, epoch, is_self=True))
 
     def on_not_leader(self, epoch: int) -> None:
-        """This replica leads no more."""
+        """This replica is not the leader any more."""
         self._led_epoch = None
         self._lead(Leadership(None, epoch))
 
@@ -172,7 +172,7 @@ class Member:
     # Service
 
     def handle_raft(self, request: Request, reply: Callable[[Response], None]) -> None:
-        """Take a request of raft's."""
+        """Process a raft request."""
 
         if isinstance(request, ApiVersionsRequest):  # over an in-process network there is no server that answers it
             reply(ApiVersionsResponse(Error.NONE, (KRAFT_VERSION_MIN, KRAFT_VERSION_MAX)))

@@ -22,7 +22,7 @@ from klamm.raft.ports import NotLeaderError
 from klamm.raft.voters.voter_set import VoterSet
 
 RETRY_S: Final = 0.1
-# Refusals that time mends: another change is under way, the new voter has not caught up, the leader is another.
+# Temporary refusals: another change is in progress, the new voter has not caught up, the leader has changed.
 _PASSING: Final = frozenset({Error.REQUEST_TIMED_OUT, Error.NOT_LEADER_OR_FOLLOWER, Error.BROKER_NOT_AVAILABLE})
 
 Change = AddVoterRequest | RemoveVoterRequest
@@ -39,7 +39,7 @@ class LeaderAccess(Protocol):
 
 
 class Membership:
-    """Makes changes one after the other, and tries again while that can help."""
+    """Makes changes one after the other, and retries as long as a retry may succeed."""
 
     def __init__(self, node: RaftNode, access: LeaderAccess, leadership: LeadershipView) -> None:
         self._node, self._access, self._leadership = node, access, leadership
@@ -81,7 +81,7 @@ class Membership:
             raise MembershipError(f"not done after {timeout_s} s, as far as is known here: {why}") from None
 
     async def _ask(self, leader_id: int, request: Change) -> str:
-        """Why it is not done yet. Raises MembershipError when it never will be."""
+        """The reason why it is not done yet. Raises MembershipError if it never will be."""
         try:
             if await self._access.upgrade_quorum(leader_id) == 0:
                 return "not all voters have reported their directory ids: are they up?"

@@ -73,11 +73,11 @@ class LocalHub:
         return self._services.get(target) if self.reachable(source, target) else None
 
     def is_there(self, node_id: int) -> bool:
-        """Whether there is such a replica, and not only no way to it."""
+        """Whether there is such a replica, reachable or not."""
         return node_id in self._services
 
     def attach(self, node_id: int, service: Service) -> None:
-        """A replica is there."""
+        """A replica has started."""
         self._services[node_id] = service
 
     def detach(self, node_id: int) -> None:

@@ -75,7 +75,7 @@ class ReadIndexes:
             _settle(readers, index)
 
     def stop(self, fault: Exception) -> None:
-        """Nothing more comes."""
+        """The replica stops: fail all waiting reads."""
         if self._rounds is not None:
             self._rounds.cancel()
         _settle(self._served + self._waiting, fault)

@@ -154,7 +154,7 @@ class Replica(Generic[M]):
         return await result
 
     async def execute_all(self, commands: Sequence[bytes], *, timeout_s: float | None = None) -> list[bytes]:
-        """The results of many commands, which are sent together; for each holds what holds for `execute`.
+        """The results of many commands, which are sent together; the guarantees of `execute` apply to each.
 
         The first error among them is raised when all have their outcome. Other replicas' commands may come in between.
         """
@@ -172,7 +172,7 @@ class Replica(Generic[M]):
     # Reads
 
     async def read(self, query: Callable[[M], T], *, timeout_s: float | None = None) -> T:
-        """What `query` says of the state, which holds every command that had its result when this was called.
+        """The result of `query` on the state, with every command applied that had its result before this call.
 
         Linearizable, without a write: the leader asks a majority whether it still leads. `query` must change nothing.
         Raises NoLeaderError (no leader, or no majority that confirms it, in time), RaftStoppedError.
@@ -188,7 +188,7 @@ class Replica(Generic[M]):
         return query(self._machine)
 
     def read_local(self, query: Callable[[M], T]) -> T:
-        """What `query` says of the state as this replica has it, at once: perhaps a little old, never uncommitted."""
+        """The result of `query` on this replica's state, at once: it may be stale, but is never uncommitted."""
         return query(self._machine)
 
     # Leadership and progress
@@ -218,7 +218,7 @@ class Replica(Generic[M]):
         return leader.leader_id
 
     def resign(self) -> None:
-        """Hand leadership to another voter; nothing happens where this replica does not lead."""
+        """Hand leadership to another voter; no effect if this replica does not lead."""
         member = self._running
         if member.leadership.current.is_self:
             member.driver.resign(member.leadership.current.epoch)
@@ -235,9 +235,9 @@ class Replica(Generic[M]):
         }
 
     async def join(self, *, timeout_s: float = 60.0) -> None:
-        """Make this observer a voter, once it has caught up with the leader; nothing happens when it is one.
+        """Make this observer a voter, once it has caught up with the leader; no effect if it is one.
 
-        Raises MembershipError: no time left, which may not be the last word, or the leader's refusal.
+        Raises MembershipError: the leader refused it, or the timeout passed, and the change may still succeed.
         """
         await self._running.membership.join(timeout_s)
 
@@ -254,7 +254,7 @@ class Replica(Generic[M]):
         return self._running.applier.applied
 
     def on_applied(self, callback: Callable[[int], object]) -> Callable[[], None]:
-        """Call `callback(applied_offset)` whenever the state has changed; returns what ends that."""
+        """Call `callback(applied_offset)` whenever the state changes; returns a function that ends the subscription."""
         self._progress_callbacks.append(callback)
 
         def unsubscribe() -> None:

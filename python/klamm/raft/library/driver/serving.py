@@ -36,7 +36,7 @@ class ServerConnection(asyncio.Protocol):
     """An incoming connection."""
 
     def __init__(self, service: Service, connections: set[ServerConnection]) -> None:
-        """Is in `connections` as long as it stands."""
+        """The connection is in `connections` while it is open."""
         self._service, self._connections = service, connections
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -44,7 +44,7 @@ class ServerConnection(asyncio.Protocol):
         self._calls: set[asyncio.Task[None]] = set()
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 

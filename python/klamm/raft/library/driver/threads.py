@@ -66,7 +66,7 @@ class Closing(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give it up."""
+        """Cancel it."""
 
     def __enter__(self) -> Self:
         return self

@@ -21,7 +21,7 @@ class Barrier:
     """
 
     def __init__(self, session: Session, path: str, count: int) -> None:
-        """One object a participant; all give the same count."""
+        """One object for each participant; all of them have the same count."""
         self._session, self._tree, self._path, self._count = session, session.tree, path, count
         self._round: int | None = None
 
@@ -46,7 +46,7 @@ class Barrier:
                 return int(entered[0])
 
     async def leave(self, *, timeout_s: float | None = None) -> None:
-        """Be done, and wait until all are. Raises TimeoutError."""
+        """Leave, and wait until all have left. Raises TimeoutError."""
         await self._go()
         await self._tree.wait_for(self._is_left, timeout_s=timeout_s)
 

@@ -11,7 +11,7 @@ from klamm.raft.recipes.nodes import child_of
 
 
 class Election:
-    """One of many programs leads; the others stand by in the order in which they came.
+    """One of many programs leads; the others stand by in the order in which they joined.
 
     As of `Lock`: at most one leads by its session's own clock, and `term` is its fencing token.
     """
@@ -28,7 +28,7 @@ class Election:
 
     @property
     def term(self) -> int | None:
-        """A number that ascends from leader to leader; None while this candidate does not lead."""
+        """A number that increases from leader to leader; None while this candidate does not lead."""
         return self._lock.token
 
     async def campaign(self, *, timeout_s: float | None = None) -> int:
@@ -36,7 +36,7 @@ class Election:
         return await self._lock.acquire(timeout_s=timeout_s)
 
     async def resign(self) -> None:
-        """Lead no longer, or stand by no longer."""
+        """Give up leadership, or the candidacy."""
         await self._lock.release()
 
     async def leader(self) -> bytes | None:
@@ -44,7 +44,7 @@ class Election:
         return await self._lock.holder()
 
     async def leaders(self) -> AsyncIterator[bytes | None]:
-        """The current leader, and then each observed change: of several in short time perhaps only the last."""
+        """The current leader, and then each observed change; of several quick changes perhaps only the last."""
         seen: list[str | None] = []
 
         def first(machine: TreeMachine) -> list[tuple[str | None, bytes | None]]:

@@ -28,11 +28,11 @@ class Expiry:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start checking."""
         self._carry_out(self._core.on_start(self._clock.now_ms()))
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()

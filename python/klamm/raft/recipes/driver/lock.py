@@ -28,7 +28,7 @@ class Lock:
         self._session, self._tree, self._path, self._data = session, session.tree, path, data
         self._own: str | None = None
         self.token: int | None = None
-        """Of this holder; None while it is not held."""
+        """The fencing token of this holder; None while it does not hold the lock."""
 
     @property
     def is_held(self) -> bool:
@@ -70,7 +70,7 @@ class Lock:
             unsubscribe()
 
     async def release(self) -> None:
-        """Let the next one have it; nothing happens where it is not held."""
+        """Release the lock; no effect if it is not held."""
         own, self._own, self.token = self._own, None, None
         if own is None:
             return

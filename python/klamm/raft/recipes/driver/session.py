@@ -52,7 +52,7 @@ class Session:
 
     @property
     def alive_until_s(self) -> float:
-        """Until then it is alive, by the loop's time, if no further renewal gets through."""
+        """When it ends, in the loop's time, if no further renewal succeeds."""
         return self._alive_until_ms / 1000
 
     def check_alive(self) -> None:
@@ -76,7 +76,7 @@ class Session:
         return unsubscribe
 
     async def close(self, *, timeout_s: float | None = None) -> None:
-        """End it, and with it its ephemeral nodes; without a leader in time they end by time-out."""
+        """End it and its ephemeral nodes; without a leader in time they end by timeout."""
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.wait([self._renewing])

@@ -136,9 +136,9 @@ def test_no_node_starts_during_an_interrupted_recovery(tmp_path: Path, capsys: p
     with pytest.raises(StorageError, match=f"`klamm quorum recover --apply {directory}` ends it"):
         klamm.Cluster(directory).close()
     assert run(["quorum", "recover", str(directory)]) == 0
-    assert "it is to be ended first, by --apply:" in capsys.readouterr().out
+    assert "it must be completed first, with --apply:" in capsys.readouterr().out
     assert run(["quorum", "recover", str(directory), "--apply"]) == 0
-    assert "it is ended by this:" in (out := capsys.readouterr().out)
+    assert "it is complete now:" in (out := capsys.readouterr().out)
     assert "never start [2,3] again" in out
     with klamm.Cluster(directory) as cluster:
         assert cluster.topics() == sorted(TOPICS)

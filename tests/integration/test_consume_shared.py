@@ -187,7 +187,7 @@ def test_a_consumer_continues_after_a_broker_was_killed(
         (["--share"], "--share needs --group"),
         (["--share", "--group", "g", "--from", "end"], "no start position"),
         (["--share", "--group", "g", "--acknowledge", "later"], "none of accept, release, reject"),
-        (["--group", "g", "--acknowledge", "accept"], "give --share too"),
+        (["--group", "g", "--acknowledge", "accept"], "--acknowledge needs --share"),
     ],
 )
 def test_options_that_exclude_each_other(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

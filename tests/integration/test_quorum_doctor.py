@@ -80,5 +80,5 @@ def test_directories_of_a_lost_majority(tmp_path: Path, capsys: pytest.CaptureFi
     assert contents([one, two, three]) == before
     assert run(["quorum", "doctor", str(one)]) == 1
     out = capsys.readouterr().out
-    assert "error: 0 of 3 voters are there, 2 are needed to elect a leader; missing: 1, 2, 3" in out
+    assert "error: 0 of 3 voters respond, 2 are needed to elect a leader; missing: 1, 2, 3" in out
     assert "  -> " in out

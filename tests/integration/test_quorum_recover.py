@@ -132,7 +132,7 @@ def test_running_nodes_and_unrelated_directories_are_rejected(
         assert "while its nodes are down" in error
     one, _, three = make_three(tmp_path, 0)
     for arguments, text in (
-        ([one, one], "are both of node 1"),
+        ([one, one], "both belong to node 1"),
         ([one, tmp_path / "running"], "name directories of one cluster"),
         ([tmp_path], "it has no meta.properties"),
     ):

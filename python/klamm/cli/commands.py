@@ -40,10 +40,10 @@ commands: Final = Group(
         ),
         "audit": Elsewhere(
             "klamm.cli.pipelines.audit:audit",
-            "Audit a cluster's metadata log: what went wrong, by cause and time, and questions that are answered.",
+            "Audit a cluster's metadata log: what went wrong, by cause and time, and answers to questions.",
         ),
         "mirror": Elsewhere(
-            "klamm.cli.pipelines.mirror:mirror", "Copy topics to another cluster, as they come, until Ctrl-C."
+            "klamm.cli.pipelines.mirror:mirror", "Copy topics to another cluster continuously, until Ctrl-C."
         ),
         "groups": Elsewhere(
             "klamm.cli.admin.group_commands:group", "List, describe and delete groups, and move their offsets."
@@ -60,21 +60,21 @@ commands: Final = Group(
         ),
         "metadata": Elsewhere(
             "klamm.cli.metadata.metadata_commands:group",
-            "Look into a cluster's metadata: what was written, what held at any moment, what changed, and why.",
+            "Show a cluster's metadata: what was written, its state at any moment, what changed, and why.",
         ),
         "quorum": Elsewhere(
             "klamm.cli.quorum.quorum_commands:group", "Show the metadata quorum, and change its voters."
         ),
         "storage": Elsewhere(
-            "klamm.cli.node.storage_commands:group", "Format the data directories of a node, and look at them."
+            "klamm.cli.node.storage_commands:group", "Format and examine the data directories of a node."
         ),
         "bench": Elsewhere("klamm.cli.pipelines.bench_commands:group", "Compare speeds on this machine."),
         "archive": Elsewhere(
             "klamm.cli.pipelines.archive:archive",
-            "Keep topics as Parquet files, by topic and day; call it again to add what is new.",
+            "Archive topics as Parquet files, by topic and day; call it again to add new records.",
         ),
         "restore": Elsewhere(
-            "klamm.cli.pipelines.restore:restore", "Bring archived topics back, to the same cluster or another."
+            "klamm.cli.pipelines.restore:restore", "Restore archived topics, to the same cluster or another."
         ),
     },
 )

@@ -11,8 +11,8 @@ from klamm.cli.main import run
     ("arguments", "message"),
     [
         (["--job", "delete"], "--job delete: say read, write, stream"),
-        (["--conf", "spark.executor.memory"], "--conf spark.executor.memory: say KEY=VALUE"),
-        (["--conf", "=1"], "--conf =1: say KEY=VALUE"),
+        (["--conf", "spark.executor.memory"], "--conf spark.executor.memory is not KEY=VALUE"),
+        (["--conf", "=1"], "--conf =1 is not KEY=VALUE"),
     ],
 )
 def test_invalid_options_are_named(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,7 +112,7 @@ def test_without_a_terminal_deletions_need_a_confirmation_option(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert run(["topics", "delete", "orders", "--bootstrap", "localhost:1"]) == 1
-    assert "no terminal to answer on: say --yes" in capsys.readouterr().err
+    assert "no terminal to answer on: give --yes" in capsys.readouterr().err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +134,7 @@ def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     ("options", "complaint"),
     [
         ("--group g --partition 0", "exclude each other"),
-        ("--offset 1", "give --partition too"),
+        ("--offset 1", "--offset needs --partition"),
         ("--partition 0 --offset -1", "neither earliest nor latest"),
         ("--partition 0 --offset soon", "neither earliest nor latest"),
         ("--partition 0 --offset 1 --from-beginning", "give one of"),

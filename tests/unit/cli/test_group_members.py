@@ -47,8 +47,8 @@ def test_joins_leaves_and_moved_partitions() -> None:
     joined = replace(GROUP, state="Reconciling", members=(moving, BOB), epoch=3, assignment_epoch=3)
     assert list(changes(GROUP, joined)) == [
         "g: consumer group, Reconciling, assignor uniform, epoch 3",
-        "  alice: has t-0..1, is to have t-0",
-        "+ bob (static) joined; has nothing, is to have t-1",
+        "  alice: has t-0..1, will have t-0",
+        "+ bob (static) joined; has nothing, will have t-1",
     ]
     left = replace(joined, members=(BOB,))
     assert list(changes(joined, left)) == ["- alice left; it had t-0..1"]

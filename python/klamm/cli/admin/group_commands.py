@@ -113,11 +113,11 @@ def members(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the members of a group: what they read, and what they are to read.
+    """Show the members of a group: what they read, and what they will read.
 
-    With --follow it asks every second, and prints who joins and leaves, and
-    how partitions move. With --json it prints the group after each change,
-    one object a line.
+    With --follow it asks every second, and prints which members join and
+    leave, and how partitions move. With --json it prints the group after each
+    change, one object a line.
 
     \b
     [bold]Examples[/bold]

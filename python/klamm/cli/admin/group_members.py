@@ -128,7 +128,7 @@ def _tasks_as_json(tasks: Tasks) -> dict[str, list[dict[str, Any]]]:
 
 
 def changes(before: Membership, after: Membership) -> Iterator[str]:
-    """What happened between two looks at a group, a line each."""
+    """The changes between two descriptions of a group, one line each."""
     if summary(before) != summary(after):
         yield summary(after)
     old = {one.member_id: one for one in before.members}
@@ -153,7 +153,7 @@ def _named(member: Member) -> str:
 
 def _progress(member: Member) -> str:
     has = f"has {in_words(member.assigned)}"
-    return has if member.target == member.assigned else f"{has}, is to have {in_words(member.target)}"
+    return has if member.target == member.assigned else f"{has}, will have {in_words(member.target)}"
 
 
 def follow_members(client: Client, group: Membership, *, as_json: bool) -> None:

@@ -60,7 +60,7 @@ def dirs(
     for node, places in described.items():
         for place in places:
             if place.error_code is not ErrorCode.NONE:
-                say(f"broker {node}: {place.log_dir} is out of use ({place.error_code.name})")
+                say(f"broker {node}: {place.log_dir} is offline ({place.error_code.name})")
             elif place.is_cordoned:
                 say(f"broker {node}: {place.log_dir} is cordoned")
     rows = (

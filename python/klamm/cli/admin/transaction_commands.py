@@ -51,7 +51,7 @@ def list_transactions(
     ] = None,
     longer_than: Annotated[
         int | None,
-        Option("--longer-than", min=0, metavar="SECONDS", help="Only transactions that began so long ago."),
+        Option("--longer-than", min=0, metavar="SECONDS", help="Only transactions that began at least so long ago."),
     ] = None,
     pattern: Annotated[
         str | None, Option("--pattern", metavar="REGEX", help="Only ids that match this expression as a whole.")
@@ -141,7 +141,7 @@ def describe(
 @group.command("find-hanging")
 def find_hanging(
     topics: Annotated[
-        list[str] | None, Argument(metavar="[TOPIC...]", help="Topics to look at; all topics by default.")
+        list[str] | None, Argument(metavar="[TOPIC...]", help="Topics to check; all topics by default.")
     ] = None,
     *,
     older_than: Annotated[

@@ -21,9 +21,9 @@ class Refusal(enum.Enum):
     REFUSED = "nothing listens there"
     TIMED_OUT = "no answer in time"
     UNKNOWN_HOST = "the host's name is not known"
-    UNREACHABLE = "there is no way to the host"
-    NOT_TRUSTED = "it and this client do not trust each other"
-    NOT_A_CONTROLLER = "what listens there is no controller"
+    UNREACHABLE = "there is no route to the host"
+    NOT_TRUSTED = "TLS or SASL failed"
+    NOT_A_CONTROLLER = "the process that listens there is not a controller"
 
 
 class ContactedAddress(NamedTuple):

@@ -22,8 +22,8 @@ def check_clusters(facts: Facts) -> Iterator[Finding]:
         who = "; ".join(f"{cluster_id}: {', '.join(names)}" for cluster_id, names in sorted(found.items()))
         yield error(
             "cluster-ids-differ",
-            f"these are of different clusters, and refuse each other: {who}",
-            "correct the addresses, or format the node that is new with the cluster's id (klamm storage format -t ID)",
+            f"these belong to different clusters, and refuse each other: {who}",
+            "correct the addresses, or format the new node with the cluster's id (klamm storage format -t ID)",
         )
 
 
@@ -37,15 +37,15 @@ def check_node_ids(facts: Facts) -> Iterator[Finding]:
         if config is not None and config.node_id != meta.node_id:
             yield error(
                 "node-id-differs",
-                f"{config.file} says node.id={config.node_id}, but {directory.path} is of node {meta.node_id}",
+                f"{config.file} has node.id={config.node_id}, but {directory.path} belongs to node {meta.node_id}",
                 f"set node.id={meta.node_id}, or correct log.dirs",
             )
         other = owners.setdefault(meta.node_id, directory)
         if other is not directory:
             yield error(
                 "node-id-twice",
-                f"{other.path} and {directory.path} are both of node {meta.node_id}",
-                "two nodes of one id vote twice: stop one of them, and format it with an id of its own",
+                f"{other.path} and {directory.path} both belong to node {meta.node_id}",
+                "two nodes with the same id vote twice: stop one of them, and format it with another id",
             )
 
 
@@ -83,7 +83,7 @@ def check_voters(facts: Facts) -> Iterator[Finding]:
         if voters != static[0][1]:
             yield error(
                 "voters-differ",
-                f"controller.quorum.voters of {file} is not that of {static[0][0]}",
+                f"controller.quorum.voters of {file} differs from that of {static[0][0]}",
                 "make it the same on every node, brokers too, and restart the one that was wrong",
             )
     ids = {voter.key.id for voter in facts.voters()}

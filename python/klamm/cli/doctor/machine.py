@@ -74,7 +74,7 @@ def check_clocks(facts: Facts) -> Iterator[Finding]:
         if ahead_ms > SKEW_MS:
             yield warning(
                 "clock-skew",
-                f"the last record of {directory.name} is of a time {ahead_ms / 1000:.0f} s from now",
+                f"the last record of {directory.name} has a time {ahead_ms / 1000:.0f} s in the future",
                 _NTP,
             )
 

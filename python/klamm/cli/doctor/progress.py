@@ -28,15 +28,15 @@ def check_leaders(facts: Facts) -> Iterator[Finding]:
         if epoch == newest[0] and leader_id != newest[1]:
             yield error(
                 "two-leaders",
-                f"{', '.join(names)} take {leader_id} for the leader of epoch {epoch}, others {newest[1]}",
-                "two nodes of one id, or an edited quorum-state: stop them, and keep copies before anything else",
+                f"for {', '.join(names)} the leader of epoch {epoch} is {leader_id}, for others {newest[1]}",
+                "two nodes have the same id, or quorum-state was edited: stop them, and first of all keep copies",
             )
         elif epoch < newest[0]:
             yield warning(
                 "old-leader",
-                f"{', '.join(names)} still takes {leader_id} of epoch {epoch} for the leader; "
+                f"{', '.join(names)} still has {leader_id} as the leader, of epoch {epoch}; "
                 f"{newest[1]} leads epoch {newest[0]}",
-                "does the network let it reach the others? Look again in some seconds",
+                "can it reach the others over the network? Check again in some seconds",
             )
 
 
@@ -50,8 +50,8 @@ def check_epochs(facts: Facts) -> Iterator[Finding]:
             "epochs-race",
             f"elections follow each other and no candidate wins: {one.name} went from epoch {one.epochs[0]} "
             f"to {one.epochs[-1]}",
-            "can all voters reach each other, both ways? Slow disks or pauses longer than "
-            "controller.quorum.election.timeout.ms (1 s) do this, too: raise it on every controller",
+            "can all voters reach each other, in both directions? Slow disks or pauses longer than "
+            "controller.quorum.election.timeout.ms (1 s) have the same effect: raise it on every controller",
         )
     for directory in facts.directories:
         election, end = directory.election, directory.end
@@ -60,8 +60,8 @@ def check_epochs(facts: Facts) -> Iterator[Finding]:
         yield warning(
             "epochs-in-vain",
             f"{directory.name} has seen epoch {election.epoch}, but its log ends in epoch {end.epoch}: "
-            f"{election.epoch - end.epoch} elections without a leader that it heard of",
-            "does the network let it reach the others, both ways?",
+            f"{election.epoch - end.epoch} elections in which it saw no leader",
+            "can it and the others reach each other over the network?",
         )
 
 
@@ -79,10 +79,12 @@ def check_followers(facts: Facts) -> Iterator[Finding]:
         behind_ms = now_ms - voter.last_caught_up_ms
         records = quorum.leader_end_offset - max(voter.log_end_offset, 0)
         if voter.last_fetch_ms < 0 or silent_ms > SILENT_MS:
-            how = "has never" if voter.last_fetch_ms < 0 else f"has for {silent_ms / 1000:.0f} s not"
+            source = f"leader {quorum.leader_id}"
+            ago = f"last fetched from {source} {silent_ms / 1000:.0f} s ago"
+            fetched = f"has never fetched from {source}" if voter.last_fetch_ms < 0 else ago
             yield error(
                 "silent-voter",
-                f"voter {voter.node_id} {how} fetched from leader {quorum.leader_id}; it lacks {records} records",
+                f"voter {voter.node_id} {fetched}; it lacks {records} records",
                 "is it running, and can it reach the leader's address?",
             )
         elif voter.last_caught_up_ms < 0 or behind_ms > BEHIND_MS:
@@ -90,7 +92,7 @@ def check_followers(facts: Facts) -> Iterator[Finding]:
                 "lagging-voter",
                 f"voter {voter.node_id} is {records} records behind leader {quorum.leader_id}"
                 + ("" if voter.last_caught_up_ms < 0 else f", for {behind_ms / 1000:.0f} s"),
-                "is its disk or network slow? While it lags the quorum stands one loss less",
+                "is its disk or network slow? While it lags, the quorum tolerates one failure less",
             )
 
 
@@ -106,7 +108,7 @@ def check_logs(facts: Facts) -> Iterator[Finding]:
                 "shorter-log",
                 f"the log of {one.name} ends at {other_offset} in epoch {other_epoch}, "
                 f"that of {longest.name} at {offset} in epoch {epoch}",
-                "only who has the longest log of a majority can be elected: start that one",
+                "only the node with the longest log of a majority can be elected: start that one",
             )
 
 

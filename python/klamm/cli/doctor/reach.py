@@ -45,15 +45,15 @@ def check_majority(facts: Facts) -> Iterator[Finding]:
         down = [one for one in voters if one not in alive]
         yield error(
             "majority-lost",
-            f"{len(alive)} of {len(voters)} voters are there, {needed} are needed to elect a leader; "
+            f"{len(alive)} of {len(voters)} voters respond, {needed} are needed to elect a leader; "
             f"missing: {_listed(down)}",
-            f"start {_listed(down)}; if their disks are lost for good: klamm quorum recover --help",
+            f"start {_listed(down)}; if their disks are permanently lost: klamm quorum recover --help",
         )
     else:
         yield error(
             "no-leader",
-            f"{_listed(sorted(alive))} of the voters {_listed(voters)} are there, a majority, and none leads",
-            "other findings say why; else look again in some seconds, and into the controllers' logs",
+            f"{_listed(sorted(alive))} of the voters {_listed(voters)} respond, a majority, but none leads",
+            "other findings may say why; else check again in some seconds, and read the controllers' logs",
         )
 
 
@@ -63,7 +63,7 @@ def check_even(facts: Facts) -> Iterator[Finding]:
     if count and count % 2 == 0:
         yield warning(
             "even-voters",
-            f"there are {count} voters: they stand the loss of {(count - 1) // 2}, as {count - 1} would",
+            f"there are {count} voters: they tolerate the loss of {(count - 1) // 2}, as {count - 1} would",
             "add one, or remove one: klamm quorum add | remove",
         )
 
@@ -76,14 +76,14 @@ def check_localhost(facts: Facts) -> Iterator[Finding]:
         if _is_open(host):
             yield error(
                 "open-address",
-                f"voter {voter_id} has the endpoint {host}:{port}, which is no address to connect to",
+                f"voter {voter_id} has the endpoint {host}:{port}, to which nothing can connect",
                 "set the host in advertised.listeners, or in controller.quorum.voters, to one that the others reach",
             )
         elif _is_local(host) and elsewhere:
             yield error(
                 "advertises-localhost",
                 f"voter {voter_id} has the endpoint {host}:{port}, but other voters are on other hosts "
-                f"({', '.join(sorted(set(elsewhere)))}): each of them would ask itself",
+                f"({', '.join(sorted(set(elsewhere)))}): each of them would connect to itself",
                 "set the host in advertised.listeners, or in controller.quorum.voters, to one that the others reach",
             )
 

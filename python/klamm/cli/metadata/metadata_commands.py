@@ -39,7 +39,7 @@ from klamm.metadata.state import (
 
 group = Group(
     examples(
-        "Look into a cluster's metadata: what was written, what held at any moment, what changed, and why.\n\n"
+        "Show a cluster's metadata: what was written, its state at any moment, what changed, and why.\n\n"
         "Reads a node's files, klamm's or Apache Kafka's, while it runs or not, and changes nothing. "
         "Without --data and ./klamm-data it asks the node on localhost.",
         "klamm metadata tail --follow",

@@ -21,7 +21,7 @@ from klamm.protocol.uuids import uuid_text
 
 group = Group(
     examples(
-        "Format the data directories of a node, and look at them.",
+        "Format and examine the data directories of a node.",
         "klamm storage format -c server.properties -t $(klamm storage random-uuid)",
         "klamm storage info -c server.properties",
         "klamm storage check server.properties --deep",
@@ -110,7 +110,7 @@ def format_directories(
 
 @group.command("info")
 def info(config: ConfigFile, as_json: AsJson = False) -> None:
-    """Show what the directories of a node hold, and what is wrong with them. Exits with 1 when something is.
+    """Show the content of a node's directories, and the problems with them. Exits with 1 if there are any.
 
     \b
     [bold]Examples[/bold]

@@ -151,7 +151,7 @@ def _of_directory(directory: CheckedDirectory) -> Iterator[Finding]:
         yield _damaged(file, str(error).removeprefix(f"{file}: "), _REFUSES)
     else:
         for reason in ensemble.failed.values():
-            yield _damaged(file, reason, "a start goes on without the directory, or refuses if it has the metadata")
+            yield _damaged(file, reason, "a start continues without the directory, or refuses if it has the metadata")
         if ensemble.empty:
             yield _missing(file, "the directory is not formatted, or it was lost", _REFUSES)
     bootstrap = path / BOOTSTRAP_FILE
@@ -168,7 +168,7 @@ def _of_quorum_state(folder: Path, log: CheckedLog) -> Iterator[Finding]:
     if problem is not None:
         yield _damaged(file, problem.removeprefix(f"{file}: "), _REFUSES)
     elif not file.exists() and log.batches:
-        action = "a sole voter goes on from its log; another one refuses to start"
+        action = "a sole voter continues from its log; another one refuses to start"
         yield _missing(file, "the metadata log has batches", action)
     segment = folder / f"{log.start_offset:020}.log"
     if election.epoch > 0 and not log.batches and all(one.path != segment for one in log.findings):

@@ -42,7 +42,7 @@ def archive(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep topics as Parquet files, by topic and day; call it again to add what is new.
+    """Archive topics as Parquet files, by topic and day; call it again to add new records.
 
     Spark reads the committed records up to the present end of each partition,
     each record once. A manifest lists the files of the archive with record

@@ -50,7 +50,7 @@ def audit(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Audit a cluster's metadata log: what went wrong, by cause and time, and questions that are answered.
+    """Audit a cluster's metadata log: what went wrong, by cause and time, and answers to questions.
 
     Reads the files of a klamm or Apache Kafka node, running or stopped, and
     changes nothing; or copies the log from the controllers of a running
@@ -98,7 +98,7 @@ def audit(
                 _print(opened, answers, summary, report, as_json=as_json)
             damage = opened.plan.damage
     for one in damage:
-        say(f"damaged, and what came before is audited: {one}")
+        say(f"damaged; the records before the damage are audited: {one}")
     if damage:
         raise Exit(1)
 

@@ -72,7 +72,7 @@ def mirror(
     spark_conf: SparkConf = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy topics to another cluster, as they come, until Ctrl-C.
+    """Copy topics to another cluster continuously, until Ctrl-C.
 
     Each record is copied at least once, in order, to the partition with the
     same number, with key, value, headers and timestamp. Topics, partitions and

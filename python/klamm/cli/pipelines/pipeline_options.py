@@ -49,7 +49,7 @@ def pairs(option: str, given: list[str] | None) -> dict[str, str]:
     for text in given or ():
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise ClientError(f"{option} {text}: say KEY=VALUE")
+            raise ClientError(f"{option} {text} is not KEY=VALUE")
         found[key.strip()] = value.strip()
     return found
 

@@ -57,7 +57,7 @@ def restore(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring archived topics back, to the same cluster or another.
+    """Restore archived topics, to the same cluster or another.
 
     Keys, values, headers, timestamps, partitions and order are kept. Offsets
     become contiguous where the old ones had gaps; a Parquet table maps old

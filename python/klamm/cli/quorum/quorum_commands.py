@@ -33,7 +33,7 @@ group = Group(
     {
         "doctor": Elsewhere(
             "klamm.cli.quorum.quorum_doctor:doctor",
-            "Say why there is no leader, or what is about to go wrong, and what to do. Exits with 1 when something is.",
+            "Say why there is no leader, or what is about to go wrong, and what to do. Exits with 1 on a problem.",
         ),
         "recover": Elsewhere(
             "klamm.cli.quorum.quorum_recover:recover",
@@ -140,7 +140,7 @@ def remove(
     bootstrap_controller: BootstrapController = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a voter out of the quorum. Its directory id is looked up when it is not given.
+    """Remove a voter from the quorum. Its directory id is looked up if it is not given.
 
     \b
     [bold]Examples[/bold]

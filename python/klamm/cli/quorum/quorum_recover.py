@@ -67,10 +67,8 @@ def recover(
         plan = make_plan([read_survivor(path, accept_loss=accept_loss) for path in nodes])
         fields = _fields(plan, applied=apply)
         if earlier is not None:
-            done = "was" if apply else "is to be"
-            fields["warnings"].append(
-                f"an earlier recovery ended before it changed anything; what it made {done} removed"
-            )
+            done = "were" if apply else "will be"
+            fields["warnings"].append(f"an earlier recovery ended before it changed anything; its files {done} removed")
         if apply:
             now_s = time.time()
             kept = backups(plan, backup, now_s)
@@ -92,8 +90,8 @@ def _end(earlier: Interrupted, *, apply: bool, as_json: bool) -> None:
     if as_json:
         print_json(fields)
         return
-    done = "is ended by this" if apply else "is to be ended first, by --apply"
-    print(f"an earlier recovery was interrupted while logs changed their places; it {done}:")
+    done = "is complete now" if apply else "must be completed first, with --apply"
+    print(f"an earlier recovery was interrupted while it replaced logs; it {done}:")
     for directory in earlier.directories:
         print(f"  - {directory}")
     _print_result(fields)
@@ -136,7 +134,7 @@ def _print(plan: Plan) -> None:
     whose = f"{ids_text(plan.lost)} committed" if plan.lost else "was committed"
     print(
         f"may be lost: whatever {whose} from offset {chosen.end.offset} on; "
-        "what is here and never was committed counts from now on"
+        "records here that were never committed become committed"
     )
 
 

@@ -116,19 +116,19 @@ def consume(
 def _check_membership(group: str | None, partition: list[int] | None, instance: str | None, protocol: str) -> None:
     """Raises BadParameter if the options of a member do not fit together."""
     if group is not None and partition:
-        raise BadParameter("--group and --partition exclude each other: the group says who reads which")
+        raise BadParameter("--group and --partition exclude each other: the group assigns the partitions")
     if instance is not None and group is None:
-        raise BadParameter("--group-instance-id is that of a member: give --group too")
+        raise BadParameter("--group-instance-id needs --group")
     if protocol not in (CLASSIC, CONSUMER):
         raise BadParameter(f"--group-protocol {protocol} is neither {CLASSIC} nor {CONSUMER}")
     if protocol == CONSUMER and group is None:
-        raise BadParameter("--group-protocol is that of a member: give --group too")
+        raise BadParameter("--group-protocol needs --group")
 
 
 def _acknowledgement(text: str | None, *, share: bool) -> AcknowledgeType:
     """The type of --acknowledge. Raises BadParameter."""
     if text is not None and not share:
-        raise BadParameter("--acknowledge is that of a member of a share group: give --share too")
+        raise BadParameter("--acknowledge needs --share")
     kinds = {kind.name.lower(): kind for kind in AcknowledgeType if kind is not AcknowledgeType.GAP}
     if text is not None and text not in kinds:
         raise BadParameter(f"--acknowledge {text} is none of {', '.join(kinds)}")
@@ -191,7 +191,7 @@ def _position(start: str | None, *, from_beginning: bool, offset: str | None, ha
     if offset is None:
         return parse_position(start or "beginning")
     if not has_partition:
-        raise BadParameter("--offset is that of a partition: give --partition too")
+        raise BadParameter("--offset needs --partition")
     if offset.lower() not in ("earliest", "latest") and not offset.isdecimal():
         raise BadParameter(f"--offset {offset} is neither earliest nor latest nor a number of 0 or more")
     return parse_position(offset.lower())

@@ -51,7 +51,7 @@ LEAVE_VERSION: Final = 5
 SYNC_VERSION: Final = 5
 CONSUMER_HEARTBEAT_VERSION: Final = 1
 CONSUMER_COMMIT_VERSION: Final = 9
-"""The first one in which members of the consumer protocol may commit."""
+"""The first version in which members of the consumer protocol may commit."""
 COMMIT_EVERY_MS: Final = 5_000
 """Apache Kafka's consumer's default."""
 _PAUSE_S: Final = 0.1
@@ -126,7 +126,7 @@ class GroupSession:
             try:
                 waiting.extend(self._do(effect))
             except MalformedRequest as error:
-                raise ClientError(f"group {self._group}: a member speaks another protocol: {error}") from None
+                raise ClientError(f"group {self._group}: a member uses another protocol: {error}") from None
             except ClientError as error:
                 if is_outage(error):
                     self._on_lost(effect)

@@ -32,7 +32,7 @@ AsJson = Annotated[bool, Option("--json", help="Print JSON.", panel=_PANEL)]
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 _WIDTH_MAX: Final = 10_000
 _ASKED_FOR_COLOR: Final = ("FORCE_COLOR", "TTY_COMPATIBLE")
-"""Variables by which rich takes a file for a terminal, or a terminal for a file."""
+"""Environment variables with which rich treats a file as a terminal, or a terminal as a file."""
 _CONTROL: Final = dict.fromkeys((7, 8, 11, 12, 13))
 """Characters with which data from a broker could overwrite the screen: rich removes the same."""
 
@@ -58,9 +58,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
 
 
 def confirm(question: str) -> None:
-    """Ask before something is lost. Raises ClientError without a terminal, Abort when the answer is no."""
+    """Ask for confirmation before data is lost. Raises ClientError without a terminal, Abort if the answer is no."""
     if not sys.stdin.isatty():
-        raise ClientError(f"{question} There is no terminal to answer on: say --yes")
+        raise ClientError(f"{question} There is no terminal to answer on: give --yes")
     import typer
 
     try:
@@ -75,7 +75,7 @@ def examples(text: str, *lines: str) -> str:
 
 
 def print_deleted(names: Sequence[str], *, as_json: bool) -> None:
-    """What a command has deleted."""
+    """Print what a command has deleted."""
     if as_json:
         print_json({"deleted": list(names)})
     else:
@@ -88,7 +88,7 @@ def say(text: str) -> None:
 
 
 def say_error(text: str) -> None:
-    """What went wrong, on stderr."""
+    """Print an error on stderr."""
     if not is_terminal(sys.stderr):
         say(f"error: {text}")
         return
@@ -98,7 +98,7 @@ def say_error(text: str) -> None:
 
 
 def say_aborted() -> None:
-    """That the command ended because a person wanted it so, on stderr."""
+    """Print on stderr that the user ended the command."""
     if not is_terminal(sys.stderr):
         say("Aborted.")
         return

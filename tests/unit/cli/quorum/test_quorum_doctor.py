@@ -106,7 +106,7 @@ def test_a_lost_majority() -> None:
     gone = [contact(one, refusal=Refusal.REFUSED, cluster_id=None, leader_id=None, epochs=()) for one in (2, 3)]
     found = diagnose(leaderless(contact(1, leader_id=None), *gone))
     assert found[0].name == "majority-lost"
-    assert found[0].text == "1 of 3 voters are there, 2 are needed to elect a leader; missing: 2, 3"
+    assert found[0].text == "1 of 3 voters respond, 2 are needed to elect a leader; missing: 2, 3"
     assert "klamm quorum recover" in found[0].advice
     running = leaderless(contact(1, leader_id=None), gone[0], directories=(node(3, is_running=True),))
     running = running._replace(directories=(node(3, is_running=True, voters=VoterSet.of_ids(ADDRESSES)),))
@@ -120,7 +120,7 @@ def test_a_voter_that_rejects_this_client_is_not_considered_down() -> None:
 
 
 def test_a_majority_without_a_leader() -> None:
-    assert only(leaderless(), "no-leader").text.startswith("1, 2, 3 of the voters 1, 2, 3 are there")
+    assert only(leaderless(), "no-leader").text.startswith("1, 2, 3 of the voters 1, 2, 3 respond")
 
 
 def test_clusters_that_differ() -> None:
@@ -134,9 +134,9 @@ def test_clusters_that_differ() -> None:
 def test_node_ids() -> None:
     config = NodeConfigFacts(Path("server.properties"), 2, True, {}, (), ())
     finding = only(led(directories=(node(1, config=config),)), "node-id-differs")
-    assert finding.text == "server.properties says node.id=2, but /data/1 is of node 1"
+    assert finding.text == "server.properties has node.id=2, but /data/1 belongs to node 1"
     twin = node(1, path=Path("/copy"), meta=MetaProperties(CLUSTER, 1, None))
-    assert only(led(directories=(node(1), twin)), "node-id-twice").text == "/data/1 and /copy are both of node 1"
+    assert only(led(directories=(node(1), twin)), "node-id-twice").text == "/data/1 and /copy both belong to node 1"
 
 
 def test_directory_ids() -> None:
@@ -179,7 +179,7 @@ def test_a_voter_without_an_address() -> None:
 def test_leaders_that_differ() -> None:
     leader = contact(1, quorum=quorum())
     finding = only(led(contacts=(leader, contact(2, leader_id=3, epochs=(6,)), contact(3))), "old-leader")
-    assert "voter 2 at host2:9093 still takes 3 of epoch 6 for the leader; 1 leads epoch 7" in finding.text
+    assert "voter 2 at host2:9093 still has 3 as the leader, of epoch 6; 1 leads epoch 7" in finding.text
     finding = only(led(contacts=(leader, contact(2, leader_id=3), contact(3))), "two-leaders")
     assert finding.severity is Severity.ERROR
 
@@ -198,7 +198,7 @@ def test_epochs_that_race() -> None:
 def test_followers() -> None:
     silent = member(3, last_fetch_ms=NOW - 40_000, log_end_offset=60)
     finding = only(led(member(1), member(2), silent), "silent-voter")
-    assert finding.text == "voter 3 has for 40 s not fetched from leader 1; it lacks 40 records"
+    assert finding.text == "voter 3 last fetched from leader 1 40 s ago; it lacks 40 records"
     never = member(3, last_fetch_ms=-1, log_end_offset=-1)
     assert "has never fetched" in only(led(member(1), member(2), never), "silent-voter").text
     behind = member(3, last_caught_up_ms=NOW - 30_000, log_end_offset=10)
@@ -237,12 +237,12 @@ def test_clocks() -> None:
     ahead = [member(one, last_fetch_ms=NOW + 90_000, last_caught_up_ms=NOW + 90_000) for one in ADDRESSES]
     assert "is 90 s ahead of this machine's" in only(led(*ahead), "clock-skew").text
     finding = only(led(directories=(node(1, last_time_ms=NOW + 3_600_000),)), "clock-skew")
-    assert "is of a time 3600 s from now" in finding.text
+    assert "has a time 3600 s in the future" in finding.text
 
 
 def test_an_even_number_of_voters() -> None:
     finding = only(led(member(1), member(2)), "even-voters")
-    assert finding.text == "there are 2 voters: they stand the loss of 0, as 1 would"
+    assert finding.text == "there are 2 voters: they tolerate the loss of 0, as 1 would"
     assert diagnose(led(member(1))) == []
 
 

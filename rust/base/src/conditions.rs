@@ -1,7 +1,7 @@
 //! What a test does to a node while it runs: its network is cut, it is paused, its disk is slow, its clock is advanced.
 //! Only nodes of an embedded cluster have conditions; without them nothing is wrapped or asked.
 //!
-//! A port stands for the node that listens there: all nodes with conditions are on one host.
+//! A node is identified by its port: all nodes with conditions are on one host.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -32,7 +32,7 @@ pub enum Way {
     Both,
 }
 
-/// Told that the clock was advanced; `false`: it wants to know no more.
+/// Notified that the clock was advanced; returns `false` to be removed.
 type OnAdvanced = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// The conditions of one node, shared by all its connections and tasks.

@@ -10,7 +10,7 @@ use klamm_replica::{Diverging, FetchedBatches, Fetching, Following, Partition, P
 use super::core::{FetcherCore, Key, Plan, SessionRule, Step, Wanted, step};
 use super::messages::{FetchedPartition, ReplicaFetchAnswer};
 
-/// How long a throttled partition is not fetched before the rate is looked at again.
+/// How long a throttled partition is not fetched before the rate is checked again.
 const THROTTLED_PAUSE_MS: i64 = 50;
 
 /// A change of the partitions of a fetcher.
@@ -136,7 +136,7 @@ impl FollowedPartitions {
         self.core.in_session()
     }
 
-    /// No flush is awaited for a partition that has got another role, of which this fetcher will hear. Its leader of before may not
+    /// No flush is awaited for a partition whose role has changed, even if this fetcher does not know yet. The previous leader may not
     /// know either, and would count what is not flushed. A replica that was removed and added again is another one, with a log of
     /// its own.
     fn drop_if_not_followed(&mut self) {

@@ -5,7 +5,7 @@
 //! partition is shared more often than s times, and the rest is dealt out in turns. When subscriptions differ, this
 //! is done for each topic with its subscribers.
 //!
-//! Apache Kafka stops dealing out when each member that lacks partitions has the one at hand already, even if
+//! Apache Kafka stops dealing out when each member that lacks partitions has the next one already, even if
 //! later ones have no member; so does this.
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -167,7 +167,7 @@ impl Log {
         Ok(())
     }
 
-    /// Where the next segment begins: where the last batch ends, although a leader's compacted log may go on later. A gap
+    /// Where the next segment begins: where the last batch ends, although a leader's compacted log may continue later. A gap
     /// between segments then shows a recovery that records are missing (`recovery::lacks_records`).
     fn next_base_offset(&self, summary: &Summary) -> i64 {
         let end = self.stored_end_offset;

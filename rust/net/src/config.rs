@@ -41,7 +41,7 @@ pub struct NetConfig {
     pub auto_create_topics: bool,
     /// The defaults and bounds of share groups.
     pub share: ShareConfig,
-    /// Those of a node of an embedded cluster.
+    /// The conditions of a node of an embedded cluster.
     pub conditions: Option<Arc<Conditions>>,
 }
 

@@ -58,7 +58,7 @@ pub enum Event {
     },
 }
 
-/// What the transaction coordinator is asked for a produce request.
+/// A request to the transaction coordinator for a produce request.
 #[derive(Debug)]
 pub struct Verify {
     /// Identifies the request in the answer, once.
@@ -68,7 +68,7 @@ pub struct Verify {
     pub producer_epoch: i16,
     /// Whether to add the partitions to the transaction; otherwise they must be part of it.
     pub is_adding: bool,
-    /// That of the Produce request.
+    /// The version of the Produce request.
     pub version: i16,
     /// Topic and index, each once.
     pub partitions: Vec<(String, i32)>,
@@ -132,7 +132,7 @@ impl Request {
     }
 }
 
-/// Who asked for something that this node does later, in that client's name.
+/// The client in whose name this node does something later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asker {
     pub principal: Principal,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use klamm_net::block_broken_pipe_signal;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// How long tasks that are under way may take when the last node has gone.
+/// How long running tasks may take after the last node was dropped.
 const LAST_TASKS: Duration = Duration::from_secs(5);
 
 static SHARED: Mutex<Weak<Owned>> = Mutex::new(Weak::new());

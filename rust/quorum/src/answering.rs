@@ -37,7 +37,7 @@ use super::{METADATA_TOPIC_ID, QuorumLog};
 /// Limit on the bytes of the log in one answer, whatever the request asks for.
 const READ_BYTES_MAX: usize = 8 << 20;
 
-/// Direct answers of one replica of a quorum.
+/// Answers the fetches of one replica of a quorum.
 pub struct Answering {
     log: Arc<QuorumLog>,
     wake_up: WakeUp,

@@ -21,7 +21,7 @@ const UNFLUSHED_BYTES_MAX: u64 = 32 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     No,
-    /// The report is under way.
+    /// The report is in flight.
     Asked,
     Yes,
 }

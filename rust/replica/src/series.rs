@@ -1,4 +1,4 @@
-//! The order of a coordinator's appends: later ones build on earlier ones, and several are under way at a time.
+//! The order of a coordinator's appends: later ones build on earlier ones, and several are in flight at a time.
 
 use std::collections::HashMap;
 

@@ -36,7 +36,7 @@ pub struct LivePartition {
     pub created: Instant,
     /// A fetch reads the log for it.
     is_fetched: AtomicBool,
-    /// Another fetch has looked meanwhile.
+    /// Another fetch has checked it meanwhile.
     is_contended: AtomicBool,
     pub state: Mutex<LiveState>,
     waiters: Mutex<Vec<Arc<FetchWaiter>>>,

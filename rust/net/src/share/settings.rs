@@ -51,7 +51,7 @@ impl Default for ShareConfig {
 pub enum OffsetReset {
     Latest,
     Earliest,
-    /// The first record of this many last ms.
+    /// The first record of the last this many ms.
     ByDuration(i64),
 }
 

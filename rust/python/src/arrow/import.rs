@@ -65,7 +65,7 @@ impl<'a> View<'a> {
     }
 
     fn format(self) -> &'a str {
-        // SAFETY: the interface wants text that ends with a zero byte and lives as long as the schema.
+        // SAFETY: the interface requires text that ends with a zero byte and lives as long as the schema.
         unsafe { CStr::from_ptr(self.schema.format) }.to_str().unwrap_or("?")
     }
 

@@ -137,7 +137,7 @@ fn set_attributes(exception: &Bound<'_, PyAny>, error: &Error) -> PyResult<()> {
     }
 }
 
-/// The exception of a connection that does not come about, or breaks, or of what came over it.
+/// The exception of a connection that cannot be established or fails, or of an invalid response.
 pub fn link_error(py: Python<'_>, error: &LinkError) -> PyErr {
     let exception = of_link(error, error.to_string());
     match exception.value(py).setattr("error_code", error.code().map(|code| code.0)) {

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::arrow::import::{BytesView, HeadersView, Imported, NumbersView};
 
-/// The columns, ours until they are dropped. A column that is not given is null in every row.
+/// The columns, owned until they are dropped. A column that is not given is null in every row.
 pub struct Columns {
     partition: Option<i32>,
     partitions: Option<Imported>,

@@ -31,7 +31,7 @@ use crate::metadata::image::Image;
 use crate::metadata::records::extract_uuid;
 use crate::runtime::SharedRuntime;
 
-/// A part of a load ends with the read after which it holds so many bytes.
+/// A part of a load ends with the read after which it has at least this many bytes.
 const LOADED_PART_BYTES: usize = 32 << 20;
 /// Most bytes that the records of a batch in a log of this node take.
 pub(super) const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;

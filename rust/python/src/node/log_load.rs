@@ -17,7 +17,7 @@ const READ_BYTES: usize = 1 << 30;
 #[pyclass(frozen, module = "klamm._engine.node")]
 pub struct LogLoad {
     source: Box<dyn Source>,
-    /// A part ends with the read after which it holds so many bytes.
+    /// A part ends with the read after which it has at least this many bytes.
     part_bytes: usize,
     latest_only: bool,
     /// Offset of the next read.

@@ -112,7 +112,7 @@ impl<S: FollowerSession> Leader<S> {
         (left.len() < self.isr.committed().len()).then_some(left)
     }
 
-    /// The member of a proposal, with the broker epoch of its last fetch. The sender puts in its own.
+    /// The member of a proposal, with the broker epoch of its last fetch. The sender adds its own.
     pub(super) fn member(&self, node_id: i32, id: i32) -> IsrMember {
         let fetched_with = self.progress_of(id).and_then(|progress| progress.broker_epoch);
         IsrMember { id, broker_epoch: if id == node_id { -1 } else { fetched_with.unwrap_or(-1) } }

@@ -25,7 +25,7 @@ use klamm_base::rate::Windows;
 /// The client quotas of a node.
 #[derive(Debug)]
 pub struct Quotas {
-    /// Whether any limit exists. Without one, this is all that a request looks at.
+    /// Whether any limit exists. Without one, a request checks only this.
     is_any_set: AtomicBool,
     /// Whether any limit on the time of requests exists.
     is_time_limited: AtomicBool,

@@ -41,7 +41,7 @@ impl MetadataColumns {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
-        // A wish: the protocol lets the giver keep to its own types.
+        // Only a hint: the protocol allows the producer of the array to keep its own types.
         drop(requested_schema);
         capsules(py, &self.0)
     }

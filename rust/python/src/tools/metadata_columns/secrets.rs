@@ -22,7 +22,7 @@ impl Hidden {
     }
 }
 
-/// What is to be hidden of a record with this id.
+/// The fields to hide of a record with this id.
 pub fn hidden_fields(value: &[u8], id: i16) -> Hidden {
     match id {
         SCRAM => Hidden(&["salt", "stored_key", "server_key"]),

@@ -1,4 +1,4 @@
-"""The record codec compared with aiokafka's Cython codec (goal 19).
+"""The record codec compared with aiokafka's Cython codec.
 
 `pytest benches/bench_records.py` prints pytest-benchmark's tables, `python benches/bench_records.py` the ratios,
 measured in turns so that other load affects both. Both codecs get the same rows and produce the same bytes; both verify

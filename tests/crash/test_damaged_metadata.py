@@ -1,4 +1,4 @@
-"""Every metadata file is damaged in every way, after a clean stop and after a kill (goals R5).
+"""Every metadata file is damaged in every way, after a clean stop and after a kill.
 
 A start either fails, names the damage and a remedy, and changes nothing, or it serves every topic and every record, and
 treats no partition as stray. The node is the only voter, so no other node has the lost records.

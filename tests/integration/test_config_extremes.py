@@ -1,4 +1,4 @@
-"""Every numeric key at 0, -1 and its limits: rejected with a message, or the node starts and serves (issue 18)."""
+"""Every numeric key at 0, -1 and its limits: rejected with a message, or the node starts and serves."""
 
 from __future__ import annotations
 

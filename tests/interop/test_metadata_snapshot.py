@@ -1,4 +1,4 @@
-"""Apache Kafka reads snapshots that klamm wrote: with its dump tool, and on a node that starts from one (goal R9)."""
+"""Apache Kafka reads snapshots that klamm wrote: with its dump tool, and on a node that starts from one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks after an event skip what has not changed, to be fast; a full check shows that they miss nothing (goals R1)."""
+"""Checks after an event skip what has not changed, to be fast; a full check shows that they miss nothing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Remove a guard of the protocol; the simulator must detect it (goals R3).
+"""Remove a guard of the protocol; the simulator must detect it.
 
 With all guards, the same scenarios have the outcome in their files: `tests/scenarios`.
 """

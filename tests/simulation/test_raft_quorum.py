@@ -1,4 +1,4 @@
-"""Seeds of the simulated quorum, with all invariants after each event, then liveness (goals R1, R2).
+"""Seeds of the simulated quorum, with all invariants after each event, then liveness.
 
 `make test` plays `SIMULATION_SEEDS=200` of them, CI 2,000. More: `make simulate SEEDS=10000`.
 """

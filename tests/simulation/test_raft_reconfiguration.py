@@ -1,4 +1,4 @@
-"""Quorums whose voters change, whose logs begin with snapshots and whose disks are lost, all together (goals R2).
+"""Quorums whose voters change, whose logs begin with snapshots and whose disks are lost, all together.
 
 `make test` plays `SIMULATION_DYNAMIC_SEEDS=100` of them, CI 1,000. More:
 `python -m klamm.testing.simulator --dynamic`.

@@ -1,4 +1,4 @@
-"""Remove each refusal of the core; a scenario must detect it (goals R3).
+"""Remove each refusal of the core; a scenario must detect it.
 
 `mutations/refusals.txt` lists which one. `KLAMM_REWRITE=1` writes the list again; a refusal without a scenario needs a
 new one.

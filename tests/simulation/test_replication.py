@@ -1,4 +1,4 @@
-"""Seeds of simulated brokers, with all invariants after each step, then liveness (goals R1, R2).
+"""Seeds of simulated brokers, with all invariants after each step, then liveness.
 
 `make test` plays `SIMULATION_BROKER_SEEDS=200` of them, CI 2,000. More: `python -m klamm.testing.simulator --brokers`.
 """

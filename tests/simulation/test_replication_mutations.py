@@ -1,4 +1,4 @@
-"""Remove a guard of replication; the simulator of brokers must detect it (goals R3).
+"""Remove a guard of replication; the simulator of brokers must detect it.
 
 With all guards, the same scenarios have the outcome in their files (`tests/scenarios`), and the same seeds pass
 (`test_replication`).

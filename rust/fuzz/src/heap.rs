@@ -57,7 +57,7 @@ pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (result, usize::try_from(PEAK_BYTES.get() - before).expect("the peak starts at what was held"))
 }
 
-/// Runs `work` and panics if it allocated more than four times the input, plus 64 KiB and `extra` (goal S1).
+/// Runs `work` and panics if it allocated more than four times the input, plus 64 KiB and `extra`.
 pub fn bounded<T>(input: &[u8], extra: usize, work: impl FnOnce() -> T) -> T {
     let (result, peak) = peak_of(work);
     let most = 4 * input.len() + 64 * 1024 + extra;

@@ -1,4 +1,4 @@
-//! The guards that a simulated broker can lack, so that the simulator proves that it notices (goals R3).
+//! The guards that a simulated broker can lack, so that the simulator proves that it notices.
 
 use klamm_fetcher::core::SessionRule as FollowerRule;
 use klamm_net::SessionRule as LeaderRule;

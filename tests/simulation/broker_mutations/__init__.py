@@ -1,4 +1,4 @@
-"""Replication with one guard removed, for each guard (goals R3).
+"""Replication with one guard removed, for each guard.
 
 `control`, `coordinators`, `groups`, `migrations`, `shares`, `streams` and `cleaning`: functions that remove a guard
 with `patch`, pytest's monkeypatch; each docstring is the rule that the guard enforces, with its source. The guards of

@@ -123,7 +123,7 @@ def a_pre_vote_takes_the_vote(patch):
 
 
 def a_log_that_lost_records_votes(patch):
-    """A voter that lost records, perhaps acknowledged ones, grants no vote until it has them again (goals R5)."""
+    """A voter that lost records, perhaps acknowledged ones, grants no vote until it has them again."""
     on_vote_request = elections.Elections.on_vote_request
 
     def careless(self, now_ms, request_id, request):
@@ -135,7 +135,7 @@ def a_log_that_lost_records_votes(patch):
 
 
 def a_log_that_lost_records_campaigns(patch):
-    """It does not campaign either: voters that lack the same records would vote for it (goals R5)."""
+    """It does not campaign either: voters that lack the same records would vote for it."""
 
     def careless(self):
         return self.is_voter

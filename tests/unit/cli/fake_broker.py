@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.wire import codec, kio_classes
 
 Handler = Callable[[Any, int], Mapping[str, object]]
@@ -63,7 +64,7 @@ class FakeBroker:
         start = 10 + client_id_length + (1 if request_class.__header_schema__.__version__ >= 2 else 0)
         request = codec.decode_request(api_key, version, frame[start:])
         self.requests.append((api_key, version, request))
-        fields = self._versions() if api_key == 18 else self.handlers[api_key][2](request, version)
+        fields = self._versions() if api_key == ApiKey.API_VERSIONS else self.handlers[api_key][2](request, version)
         tags = b"\x00" if response_class.__header_schema__.__version__ >= 1 else b""
         return struct.pack(">i", correlation_id) + tags + codec.encode(codec.build(response_class, **fields))
 

@@ -13,6 +13,7 @@ from tests.support.injection import INJECTED, InjectedError, injected, injected_
 from klamm.client import ClientError, ClientTimeoutError, ConnectError, ConnectionLostError, ConnectRefusedError
 from klamm.client.network import Address, Channel, ChannelHandler, EngineNetwork
 from klamm.client.peer import Outcome, Peer, PeerConfig, Peers
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.cluster import DescribeQuorumRequest, DescribeQuorumResponse
 from klamm.protocol.wire.codec import build, encode, read, write
@@ -41,9 +42,9 @@ class Server:
                 frame = await reader.readexactly(size)
                 key, version, correlation_id, name_size = struct.unpack_from(">hhih", frame)
                 body = frame[10 + name_size :]
-                if key == 18:
+                if key == ApiKey.API_VERSIONS:
                     rows = [{"api_key": k, "min_version": v[0], "max_version": v[1]} for k, v in self.versions.items()]
-                    answer(writer, correlation_id, encode(build(response_class(18, version), api_keys=rows)))
+                    answer(writer, correlation_id, encode(build(response_class(key, version), api_keys=rows)))
                 else:
                     await self.respond(key, version, correlation_id, body[1:], writer)
         except (asyncio.IncompleteReadError, ConnectionError):

@@ -12,6 +12,7 @@ import pytest
 from tests.support.waiting import until
 
 from klamm.client.peer import PeerConfig
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.wire.codec import build, encode
 from klamm.protocol.wire.kio_classes import request_class, response_class
 from klamm.raft.config import Identity, RaftConfig
@@ -74,9 +75,9 @@ class Member:
 
     def _take(self, frame: bytes, writer: asyncio.StreamWriter) -> None:
         key, version, correlation_id, name_size = struct.unpack_from(">hhih", frame)
-        if key == 18:
+        if key == ApiKey.API_VERSIONS:
             rows = [{"api_key": k, "min_version": v[0], "max_version": v[1]} for k, v in self.apis.items()]
-            answer(writer, correlation_id, encode(build(response_class(18, version), api_keys=rows)))
+            answer(writer, correlation_id, encode(build(response_class(key, version), api_keys=rows)))
             return
         header = request_class(key, version).__header_schema__.__version__ - 1
         tags = b"\x00" * response_class(key, version).__header_schema__.__version__

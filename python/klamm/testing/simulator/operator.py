@@ -1,5 +1,4 @@
-"""The operator of a dynamic quorum: adds and removes voters, moves them to other ports, loses their disks (KIP-853,
-goals R2).
+"""The operator of a dynamic quorum: adds and removes voters, moves them to other ports, loses their disks (KIP-853).
 
 As careful as an operator must be, and no more. A disk is lost only if the rest of every voter set that may be in force
 is a majority and can elect one of its members. While a disk is lost, no working voter is removed. No protocol survives

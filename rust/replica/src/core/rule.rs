@@ -1,6 +1,6 @@
 //! The rules that a simulation can leave out.
 
-/// A rule of replication that holds in every product. The simulator leaves one out at a time, and must notice (goals R3).
+/// A rule of replication that holds in every product. The simulator leaves one out at a time, and must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// A follower joins the ISR with everything that existed when the leader's epoch began (KIP-497).

@@ -154,7 +154,7 @@ def test_voters_of_configurations() -> None:
     one = NodeConfigFacts(Path("1.properties"), 1, True, ADDRESSES, (), ())
     two = NodeConfigFacts(Path("2.properties"), 2, True, {1: ADDRESSES[1], 2: ADDRESSES[2]}, (), ())
     directories = node(1, config=one), node(2, config=two)
-    assert "2.properties is not that of 1.properties" in only(led(directories=directories), "voters-differ").text
+    assert "2.properties differs from that of 1.properties" in only(led(directories=directories), "voters-differ").text
     observer = NodeConfigFacts(Path("9.properties"), 9, True, {}, (), ())
     finding = only(led(directories=(node(9, config=observer),)), "not-a-voter")
     assert (finding.severity, "controller 9 is no voter" in finding.text) == (Severity.WARNING, True)

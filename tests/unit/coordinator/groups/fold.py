@@ -1,4 +1,4 @@
-"""The part of a shard's state that the log keeps, to compare a live shard with one loaded from its log (goals R8)."""
+"""The part of a shard's state that the log keeps, to compare a live shard with one loaded from its log."""
 
 from __future__ import annotations
 

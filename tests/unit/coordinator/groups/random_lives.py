@@ -3,7 +3,7 @@
 They join, sync, send heartbeats, commit, leave, disappear and return; appends are pending, succeed or fail; time
 passes; the node restarts, or loses the partition. After every step the invariants of a group hold (`check_group`),
 every ticket has one response or waits legitimately, and, without pending appends, a shard loaded from the log has the
-live one's state (goals R8).
+live one's state.
 """
 
 from __future__ import annotations

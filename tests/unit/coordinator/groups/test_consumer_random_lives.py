@@ -1,4 +1,4 @@
-"""Random operations on a consumer group: joins, leaves, reports, metadata, failed appends and reloads (goals R8)."""
+"""Random operations on a consumer group: joins, leaves, reports, metadata, failed appends and reloads."""
 
 from __future__ import annotations
 

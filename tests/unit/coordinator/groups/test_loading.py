@@ -1,4 +1,4 @@
-"""The state that a shard loads from a log: state == fold(log) (goals R8), foreign groups, transactions, unloading."""
+"""The state that a shard loads from a log: state == fold(log), foreign groups, transactions, unloading."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Plain and transactional commits, markers, deletions, failed appends and restarts in any order, from a seed.
 
 While appends are pending, plain reads return what the committed log contains; without pending appends, the shard equals
-one loaded from its log (goals R8). The expected state is also computed here, in the most obvious way.
+one loaded from its log. The expected state is also computed here, in the most obvious way.
 """
 
 from __future__ import annotations

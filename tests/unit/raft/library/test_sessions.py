@@ -96,7 +96,7 @@ def test_a_command_is_applied_once_and_its_result_kept_until_acknowledged():
 
 
 def test_without_the_results_a_command_would_count_twice(monkeypatch):
-    """Without the guard against repeated commands (goals R3)."""
+    """Without the guard against repeated commands."""
 
     class Forgetful(dict):
         def get(self, sequence):

@@ -142,7 +142,7 @@ async def test_an_isolated_leader_returns_no_stale_read(tmp_path):
 
 
 async def test_a_leader_without_read_confirmation_would_return_a_stale_read(tmp_path, monkeypatch):
-    """Without the guard of reads (goals R3): a leader without a majority returns its own state."""
+    """Without the guard of reads: a leader without a majority returns its own state."""
 
     async def ask_nobody(self, epoch, others, needed):
         pass

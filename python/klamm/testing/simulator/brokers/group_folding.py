@@ -1,4 +1,4 @@
-"""The state of a live group shard is what its log says (goals R8)."""
+"""The state of a live group shard is what its log says."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_an_old_checkpoint_is_refused(query: Query) -> None:
     from klamm.spark.sink.sink_tokens import DeliveryError
 
     query.write(query.task(0, 5), b"x")
-    with pytest.raises(DeliveryError, match=r"batch 4 of query .* is to be written, but batch 5 was written already"):
+    with pytest.raises(DeliveryError, match=r"batch 4 of query .* would be written, but batch 5 was written already"):
         query.write(query.task(0, 4, "run2"), b"y")
 
 

@@ -205,7 +205,7 @@ class Mirror:
                 self._addresses += [one for one in controllers.values() if one not in self._addresses]
                 if leader_id in controllers and epoch is not None:
                     return Connection(*controllers[leader_id], _TIMEOUT_S, self._config), epoch
-                reasons.append(f"{connection.address} knows no leader: `klamm quorum doctor` says why")
+                reasons.append(f"{connection.address} knows no leader: `klamm quorum doctor` shows why")
             except SecurityError:
                 raise
             except ClientError as error:

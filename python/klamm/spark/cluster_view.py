@@ -121,7 +121,7 @@ class ClusterView:
             first = min(without)
             raise OptionError(
                 f"option '{option}': partition {first} has no record at or after {wanted[first]} ms; choose an earlier "
-                "time, or say startingOffsetsByTimestampStrategy=latest to begin with what comes"
+                "time, or set startingOffsetsByTimestampStrategy=latest to begin with new records"
             )
         return found | dict.fromkeys(without, LATEST)
 

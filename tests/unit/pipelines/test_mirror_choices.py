@@ -41,7 +41,7 @@ def test_copies_have_other_names() -> None:
     assert naming.targets(["a", "c"]) == {"a": "b", "c": "eu.c"}
     with pytest.raises(SelectionError, match="topics a and b would both be written to b: rename one of them"):
         Naming("", {"a": "b"}).targets(["a", "b"])
-    with pytest.raises(SelectionError, match="topic a is to be called nothing on the target: say TOPIC=NAME"):
+    with pytest.raises(SelectionError, match="topic a has no name on the target: give TOPIC=NAME"):
         Naming("", {"a": ""})
 
 

@@ -24,7 +24,7 @@ _TYPES: Final = {
 
 
 class Entry(NamedTuple):
-    """One record. In a snapshot file the offsets count from 0 and say nothing of the log's."""
+    """One record. In a snapshot file the offsets count from 0 and are unrelated to those of the log."""
 
     offset: int
     batch: int
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
     @property
     def type_id(self) -> int:
-        """The id of a metadata record's type, -1 where there is none."""
+        """The id of a metadata record's type; -1 if it has none."""
         # The frame is frame version, type and record version, a byte each up to 127 (`MetadataRecordSerde`).
         return self.value[1] if self.control is None and len(self.value) > 1 else -1
 

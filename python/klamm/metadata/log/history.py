@@ -62,7 +62,7 @@ class History:
         return [SnapshotFile(self.path / name, end_offset, epoch) for end_offset, epoch, name in rows]
 
     def start_offset(self) -> int | None:
-        """The first offset of the log that is there; None without a log."""
+        """The log start offset; None without a log."""
         with _reading():
             return None if self._log is None else self._log.start_offset()
 
@@ -91,7 +91,7 @@ class History:
             position = entries[-1].offset + 1
 
     def read(self, offset: int) -> list[Entry]:
-        """Some records from `offset` on; none at the end. HistoryError: it is cleaned away, or the log was cut."""
+        """Some records from `offset` on; none at the end. HistoryError: it was cleaned, or the log was cut."""
         data = self._read(offset, _PIECE_BYTES)
         with _reading():
             return [entry for entry in entries_of(data) if entry.offset >= offset]
@@ -108,7 +108,7 @@ class History:
         return found[0] if found else None
 
     def offset_of(self, moment: Moment | str) -> int:
-        """The last record at a moment: its offset, -1 for none at all. HistoryError: it is cleaned away."""
+        """The last record at a moment: its offset, -1 for none at all. HistoryError: it was cleaned."""
         wanted = parse_moment(moment, time.time_ns() // 1_000_000) if isinstance(moment, str) else moment
         last = self.end_offset() - 1
         if wanted.before_end is not None:
@@ -131,7 +131,7 @@ class History:
         raise HistoryError(f"{self.path} begins at offset {start}, and there is no snapshot of what came before")
 
     def state_at(self, moment: Moment | str | int = END) -> State:
-        """The cluster as of a moment. HistoryError names the earliest moment that is there."""
+        """The cluster as of a moment. HistoryError names the earliest moment that is available."""
         offset = moment if isinstance(moment, int) else self.offset_of(moment)
         base = self._base_of(offset)
         with _reading():
@@ -165,7 +165,7 @@ class History:
         except IndexError:
             start, end = self.start_offset() or 0, self.end_offset()
             if offset < start:
-                raise HistoryError(f"offset {offset} is cleaned away: {self.path} begins at {start}") from None
+                raise HistoryError(f"offset {offset} was cleaned: {self.path} begins at {start}") from None
             if offset == end:
                 return b""
             raise HistoryError(f"offset {offset} is not there (any more): {self.path} ends at {end}") from None
@@ -181,7 +181,7 @@ class History:
         if usable:
             return usable[-1].end_offset - 1
         first = self._first_time()
-        raise HistoryError(f"nothing of {time_text(time_ms)} is there: {first}")
+        raise HistoryError(f"the log has nothing of {time_text(time_ms)}: {first}")
 
     def _first_time(self) -> str:
         first = self.earliest_state()
@@ -205,9 +205,7 @@ class History:
         if self.start_offset() == 0 or offset < 0:
             return State(-1, 0, -1, Image(), Quorum())
         first = self.earliest_state()
-        raise HistoryError(
-            f"offset {offset} is cleaned away: the earliest that is there is {first}, {_named(self._usable()[0])}"
-        )
+        raise HistoryError(f"offset {offset} was cleaned: the earliest offset is {first}, {_named(self._usable()[0])}")
 
     def _quorum_before(self, base: State) -> Quorum:
         """The leader when the snapshot was written: the log may still contain it, the snapshot never does."""

@@ -1,4 +1,4 @@
-"""Moments of a history as a person names them: an offset, a time, so long ago, the end."""
+"""Moments of a history as a user names them: an offset, a time, a duration ago, the end."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _brokers_lost(entry: Entry, before: PartitionState, after: PartitionState, e
     found = [cause.text for cause in causes.values() if cause is not None]
     slow = [one for one in lost if causes[one] is None and one not in after.isr and one in after.replicas]
     if slow and after.leader == before.leader:
-        found.append(f"the leader says that {_brokers(slow)} fell behind")
+        found.append(f"the leader reported that {_brokers(slow)} fell behind")
     return found
 
 

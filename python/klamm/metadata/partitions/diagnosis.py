@@ -57,7 +57,7 @@ def _leaderless(end: State, topic: str, info: PartitionInfo, events: BrokerEvent
     if alive:
         allowed = str(_allows_unclean(image, topic)).lower()
         advice.append(
-            f"broker {_or(alive)} is there but may lack records ({_UNCLEAN} is {allowed}): an unclean election "
+            f"broker {_or(alive)} is running but may lack records ({_UNCLEAN} is {allowed}): an unclean election "
             f"(kafka-leader-election --election-type unclean --topic {topic} --partition {info.index}) gives up "
             f"what only {ids_text(eligible or info.last_known_elr)} had"
         )
@@ -93,8 +93,8 @@ def _broker_now(image: Image, info: PartitionInfo, broker_id: int, events: Broke
         return f"broker {broker_id} is fenced{_since(events.latest(broker_id, upto, kinds))}"
     if not _has_directory(image, info, broker_id):
         since = _since(events.latest(broker_id, upto, ["log directories"]))
-        return f"broker {broker_id} is there, but the log directory of its replica is offline{since}"
-    return f"broker {broker_id} is there, and the controller should elect it"
+        return f"broker {broker_id} is running, but the log directory of its replica is offline{since}"
+    return f"broker {broker_id} is running, and the controller should elect it"
 
 
 def _since(event: BrokerEvent | None) -> str:

@@ -38,7 +38,7 @@ class PartitionHistory(NamedTuple):
     state: str
     """Its leader at the end, or why it has none."""
     advice: list[str]
-    """What would give it a leader, if it has none."""
+    """The event that would give the partition a leader, if it has none."""
 
 
 def partition_history(

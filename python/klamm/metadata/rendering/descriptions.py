@@ -263,6 +263,6 @@ def _of_small(record: MetadataRecord) -> str:
         case mr.ClearElrRecord():
             return f"ELR of {f'topic {record.topic_name}' if record.topic_name else 'every topic'} cleared"
         case mr.NoOpRecord():
-            return "nothing: the controller shows that it is there"
+            return "nothing: the controller shows that it is alive"
         case _:
             return type(record).__name__.removesuffix("Record")

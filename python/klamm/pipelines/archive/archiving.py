@@ -86,7 +86,7 @@ def archive(
     if compression not in COMPRESSIONS:
         raise PipelineError(f"compression '{compression}' is not known: use one of {', '.join(COMPRESSIONS)}")
     if records_per_task < 1:
-        raise PipelineError(f"{records_per_task} records a task are none: say 1 or more")
+        raise PipelineError(f"records_per_task is {records_per_task}: it must be 1 or more")
     keys = {"isolation.level": "read_committed", **(client or {}), "bootstrap.servers": bootstrap}
     with Client(bootstrap, config=keys) as admin:
         chosen = choose_topics(admin, topics, pattern)

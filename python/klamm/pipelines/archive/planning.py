@@ -56,7 +56,7 @@ def plan(
                 raise PipelineError(
                     f"partition {partition} begins with offset {low}, and the archive ends with {start}: {low - start} "
                     "offsets were deleted, by retention or by request, before they were archived; --allow-loss notes "
-                    "that in the manifest and goes on"
+                    "that in the manifest and continues"
                 )
             found.lost.append(Range(topic, number, start, low, 0, lost=True))
             start = low

@@ -159,8 +159,8 @@ def check_end(part: Part, end: int) -> None:
 def _not_alone(part: Part, end: int, expected: int) -> str:
     return (
         f"partition {part.place} has other records than were restored into it (it ends with offset {end}, at most "
-        f"{expected} was expected): somebody else writes to it, or it was truncated; delete the topic, or name another "
-        f"by --rename {part.topic}=NAME, and restore again"
+        f"{expected} was expected): another program writes to it, or it was truncated; delete the topic, or give it "
+        f"another name by --rename {part.topic}=NAME, and restore again"
     )
 
 

@@ -26,7 +26,7 @@ def records_of(root: Path, wanted: Range) -> Iterator[pa.RecordBatch]:
 def in_order(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
     """Merge streams that are sorted by offset; holds one batch of each in memory.
 
-    A step gives all records up to the smallest offset that ends a batch: no stream has any of them behind its batch.
+    A step gives all records up to the smallest offset that ends a batch: no stream has any of them after its batch.
     """
     heads = [(stream, batch) for stream in streams if (batch := _next(stream)) is not None]
     while len(heads) > 1:

@@ -89,7 +89,7 @@ class Store:
         except OSError as error:
             raise PipelineError(
                 f"cannot write '{file}': {error.strerror or error}; make room or mend it, and run the same again: it "
-                "goes on where the manifest ends"
+                "continues where the manifest ends"
             ) from None
         self._show(file for one in commit.ranges for file in one.files)
 

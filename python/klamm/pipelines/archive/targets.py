@@ -119,7 +119,7 @@ def _plan_existing(
     if filled and not into_existing:
         raise PipelineError(
             f"topic '{found.name}' is not empty: partition {filled[0]} has offsets [{earliest[filled[0]]}, "
-            f"{latest[filled[0]]}); restore into another by --rename {plan.topic}=NAME, or behind what is there by "
+            f"{latest[filled[0]]}); restore into another by --rename {plan.topic}=NAME, or after its records by "
             "--into-existing"
         )
     plan.bases = {number: latest[number] for number in range(plan.partitions)}
@@ -200,7 +200,7 @@ def _note(manifest: Manifest, plan: TopicPlan) -> None:
     if plan.afterwards:
         plan.notes.append(
             f"{plan.topic}: {TIMESTAMP_TYPE} is {CREATE_TIME} until all is restored, so that timestamps stay; restored "
-            "records say CreateTime for good"
+            "records keep CreateTime"
         )
     oldest = min((file.first_timestamp_ms for one in ranges for file in one.files), default=None)
     if plan.creates and oldest is not None:

@@ -58,7 +58,7 @@ class WriteTask:
             writer.discard()
             raise PipelineError(
                 f"cannot write below '{self.root}': {error.strerror or error}; make room or mend it, and run the same "
-                "again: it goes on where the manifest ends"
+                "again: it continues where the manifest ends"
             ) from None
         except BaseException:  # also Ctrl-C: no unfinished file stays
             writer.discard()

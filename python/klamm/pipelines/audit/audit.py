@@ -271,7 +271,7 @@ def open_audit(
     PipelineError.
     """
     if (source is None) == (bootstrap_controller is None):
-        raise PipelineError("an audit wants either a directory or controllers (bootstrap_controller)")
+        raise PipelineError("an audit needs either a directory or controllers (bootstrap_controller)")
     with _folder_of(source, bootstrap_controller, client) as folder, ExitStack() as stack:
         audit = Audit(
             planned(folder),

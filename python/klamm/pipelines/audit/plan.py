@@ -212,7 +212,7 @@ class _Log:
                 time.sleep(_TORN_PAUSE_S)
                 if data := self._reader.read(self.position, PIECE_BYTES):
                     self._take(data)
-        self.damage.append(torn or f"{self._path} ends at byte {self._at}: a batch is damaged, others stand behind it")
+        self.damage.append(torn or f"{self._path} ends at byte {self._at}: a batch is damaged, and others follow it")
 
 
 def _fits(piece: Piece, more: Piece) -> bool:

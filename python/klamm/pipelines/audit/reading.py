@@ -66,7 +66,7 @@ def _decoded(part: Part, piece: Piece, wanted: RowFilter) -> pa.RecordBatch:
     try:
         return wanted.decode(data)
     except (RecordsDamagedError, MetadataRecordError) as error:
-        raise UnreadableError(f"{part.path}, behind byte {piece.position}: {error}") from None
+        raise UnreadableError(f"{part.path}, after byte {piece.position}: {error}") from None
 
 
 def _with_own_names(rows: pa.RecordBatch) -> pa.RecordBatch:

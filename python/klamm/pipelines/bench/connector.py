@@ -38,7 +38,7 @@ _TIMEOUT_S: Final = 3000
 
 
 class EnvironmentMissingError(PipelineError):
-    """Something that a side needs is not here; the text says what, and the way out."""
+    """Something that a side needs is missing; the message says what, and what to do."""
 
 
 def default_folder() -> Path:

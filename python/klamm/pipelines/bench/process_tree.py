@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Self
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _EVERY_S: Final = 0.5
-"""A peak is remembered by the system for as long as its process is there."""
+"""The system keeps the peak of a process for as long as it runs."""
 
 
 class Process(NamedTuple):

@@ -45,7 +45,7 @@ def run(session: SparkSession, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def count(session: SparkSession, job: dict[str, Any]) -> int:
-    """How many rows there are; also wakes whatever a first query wakes."""
+    """The number of rows; also warms up what a first query loads."""
     return int(session.read.format(job["format"]).options(**job["options"]).load().count())
 
 

@@ -74,7 +74,7 @@ class Clusters:
         if looped := sorted(self.left_out & set(options.topics.names)):
             raise MirrorError(
                 f"topic {looped[0]} of the source {options.source} is itself a mirror of the target: it would be "
-                f"copied for ever. If that mirror is over, delete the source's topic {self._sync_topic_of_target}"
+                f"copied forever. If that mirror has ended, delete the source's topic {self._sync_topic_of_target}"
             )
         self.mirrored = {name: topic for name, topic in taken.items() if name not in self.left_out}
         names = self._names()

@@ -46,7 +46,7 @@ def mirror(
 
     Every record is copied at least once, to the partition of the same number, in order, with key, value, headers and
     timestamp. Killed and started again with the same checkpoint, it writes again what it had begun to write. A group
-    that goes on at a translated offset may see records again, and misses none. Raises ClientError.
+    that continues at a translated offset may see records again, and misses none. Raises ClientError.
 
     `spark`, `master`, `conf`, `quiet`: as `klamm.pipelines.session.session` has them.
     """

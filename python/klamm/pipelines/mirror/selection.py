@@ -76,7 +76,7 @@ class Naming:
 
     def __post_init__(self) -> None:
         if nameless := [topic for topic, name in self.renamed.items() if not name]:
-            raise SelectionError(f"topic {nameless[0]} is to be called nothing on the target: say TOPIC=NAME")
+            raise SelectionError(f"topic {nameless[0]} has no name on the target: give TOPIC=NAME")
 
     def target(self, topic: str) -> str:
         """The name there."""

@@ -1,7 +1,7 @@
 """The sink for micro-batches: writes records with `klamm.spark`'s sink, and stores what is learned about offsets.
 
 The tasks' answers come together in `commit`, which runs in a process of its own beside the driver. A file takes them to
-the driver, because a writer has no other way to say something. (`mapInArrow` would have one, and wants pandas.)
+the driver, because a writer has no other way to return data. (`mapInArrow` has one, but needs pandas.)
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ UNCHANGED_MS = -1
 
 
 class OwnedTopic(Value):
-    """Partitions of a topic that a member owns, or is to own."""
+    """Partitions of a topic that a member owns, or will own."""
 
     topic_id: bytes
     partitions: tuple[int, ...] = ()

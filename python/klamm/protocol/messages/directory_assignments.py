@@ -12,7 +12,7 @@ from klamm.protocol.value import Value
 
 
 class AssignedPartition(Value):
-    """A partition that lies there."""
+    """A partition in the directory."""
 
     partition_index: int
 
@@ -25,7 +25,7 @@ class AssignedTopic(Value):
 
 
 class AssignedDirectory(Value):
-    """What lies in one directory."""
+    """The topics and partitions in one directory."""
 
     id_: bytes
     topics: tuple[AssignedTopic, ...]

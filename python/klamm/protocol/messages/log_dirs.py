@@ -62,7 +62,7 @@ class DescribeLogDirsResponse(Value):
 
 
 class AlterReplicaLogDirTopic(Value):
-    """Partitions of a topic that are to move."""
+    """Partitions of a topic to move."""
 
     name: str
     partitions: tuple[int, ...]

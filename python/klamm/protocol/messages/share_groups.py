@@ -169,7 +169,7 @@ class DescribeShareGroupOffsetsResponse(Value):
 
 
 class AlteredPartition(Value):
-    """A partition that the group is to read from an offset on."""
+    """A partition that the group will read from an offset on."""
 
     partition_index: int
     start_offset: int
@@ -217,7 +217,7 @@ class AlterShareGroupOffsetsResponse(Value):
 
 
 class DeletedOffsetsTopic(Value):
-    """A topic whose offsets the group forgets."""
+    """A topic whose offsets are deleted from the group."""
 
     topic_name: str
 

@@ -108,7 +108,7 @@ def _from_registry(options: FormatOptions, topics: Sequence[str] | None) -> Sche
         what = "a pattern says which topics" if topics is None else f"there are the topics {', '.join(topics)}"
         raise PlanningError(
             f"option '{column}.schema.subject' is missing: {what}, and one schema is what all of them are read as; "
-            f"name its subject, or give it by '{column}.schema' or '{column}.schema.file'"
+            f"name its subject, or give the schema by '{column}.schema' or '{column}.schema.file'"
         )
     try:
         return Registry(options.registry).latest(subject)

@@ -96,7 +96,7 @@ class Registry:
                     failed = str(getattr(error, "reason", None) or error) or type(error).__name__
             if attempt + 1 < _TRIES:
                 time.sleep(_PAUSE_S * 2**attempt)
-        raise self._error(f"{what} cannot be asked for: {failed}; is the registry there, and the address right?")
+        raise self._error(f"{what} cannot be requested: {failed}; is the registry running, and the address correct?")
 
     def _ask(self, url: str, what: str) -> Mapping[str, Any]:
         """One request. An OSError is worth a retry."""

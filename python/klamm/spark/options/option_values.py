@@ -1,4 +1,4 @@
-"""Parsers of option values; the ValueError of each says what to write instead. Pure."""
+"""Parsers of option values; the ValueError of each says which values are allowed. Pure."""
 
 from __future__ import annotations
 

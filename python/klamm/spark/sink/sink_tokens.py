@@ -157,7 +157,7 @@ def choose(task: TaskIdentity, own: GroupTokens, of_query: GroupTokens, may_wait
     newest = max((found.token.batch for found in (own, of_query) if found.token), default=task.batch)
     if newest > task.batch:
         raise DeliveryError(
-            f"batch {task.batch} of query {task.query} is to be written, but batch {newest} was written already: "
+            f"batch {task.batch} of query {task.query} would be written, but batch {newest} was written already: "
             f"the checkpoint is older than the topic's contents, or another query runs with a copy of it. {_WAY_OUT}"
         )
     if own.token is not None and own.token.batch == task.batch:

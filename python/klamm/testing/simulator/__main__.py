@@ -35,7 +35,7 @@ def main() -> int:
     """Run seeds; stop at the first failure, which is run again to print its trace."""
     parser = argparse.ArgumentParser(prog="python -m klamm.testing.simulator", description=__doc__)
     parser.add_argument("--seed", type=int, help="play this one seed")
-    parser.add_argument("--seeds", type=int, default=200, help="play so many seeds (200)")
+    parser.add_argument("--seeds", type=int, default=200, help="the number of seeds to play (200)")
     parser.add_argument("--first", type=int, default=1, help="the first of them (1)")
     parser.add_argument("--dynamic", action="store_true", help="play quorums whose voters change (KIP-853)")
     parser.add_argument("--brokers", action="store_true", help="play brokers and their replicas instead of a quorum")
@@ -74,7 +74,7 @@ def play_all(first: int, count: int, jobs: int, *, dynamic: bool) -> int:
                 if played.failed is not None:
                     break
     except KeyboardInterrupt:
-        print(f"stopped: {tally.text}: every invariant held in them; go on with\n  {tally.rest}")
+        print(f"stopped: {tally.text}: every invariant held in them; continue with\n  {tally.rest}")
         return 130
     if tally.next_seed < first + count:
         print(f"{tally.text}: every invariant held in them, and not in seed {tally.next_seed}")

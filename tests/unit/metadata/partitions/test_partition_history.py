@@ -97,7 +97,7 @@ def test_alter_partition_and_reassignments(cluster: WrittenCluster, tmp_path: Pa
     change(cluster, topic_id, leader=1)
     causes = [change.cause for change in history_of(cluster, tmp_path).changes[1:]]
     assert causes == [
-        "the leader says that broker 2 fell behind",
+        "the leader reported that broker 2 fell behind",
         "a reassignment begins: adding [3], removing [2]",
         "the reassignment is complete; broker 3 caught up with the leader",
         "",
@@ -123,8 +123,8 @@ def test_a_leader_from_the_eligible_replicas_and_none_at_all(tmp_path: Path) -> 
     change(cluster, topic_id, leader=-1, isr=[], eligible_leader_replicas=[2], last_known_elr=[1])
     history = history_of(cluster, tmp_path)
     assert history.state.startswith("no leader: only 2 may lead")
-    assert "broker 2 is there, and the controller should elect it" in history.state
-    assert "broker 1 or 3 is there but may lack records" in history.advice[1]
+    assert "broker 2 is running, and the controller should elect it" in history.state
+    assert "broker 1 or 3 is running but may lack records" in history.advice[1]
     change(cluster, topic_id, leader=2, isr=[2], eligible_leader_replicas=[])
     assert "elected from the eligible leader replicas" in history_of(cluster, tmp_path).changes[-1].cause
     change(cluster, topic_id, leader=-1, isr=[], eligible_leader_replicas=[], last_known_elr=[2])

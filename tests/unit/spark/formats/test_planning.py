@@ -113,7 +113,7 @@ def test_a_registry_that_is_down_makes_no_record_bad(fake: FakeRegistry) -> None
     options = pinned(value__format="avro", value__onError="drop", **{"schema.registry.url": fake.url})
     fake.failures_left = 10
     with pytest.raises(
-        RegistryError, match=r"option 'schema\.registry\.url' is 'http.*: schema 9 cannot be asked for: HTTP"
+        RegistryError, match=r"option 'schema\.registry\.url' is 'http.*: schema 9 cannot be requested: HTTP"
     ):
         rows_of(options, framed(9, "int", 1))
 

@@ -91,7 +91,7 @@ def test_the_actions_of_a_task(own: GroupTokens, of_query: GroupTokens, may_wait
 
 @pytest.mark.parametrize(("own", "of_query"), [(token(8, 1), token(7, 0)), (token(7, 1), token(8, 0))])
 def test_a_checkpoint_older_than_the_topic_is_refused(own: Token, of_query: Token) -> None:
-    with pytest.raises(DeliveryError, match="batch 7 of query q is to be written, but batch 8 was written already"):
+    with pytest.raises(DeliveryError, match="batch 7 of query q would be written, but batch 8 was written already"):
         choose(TASK, GroupTokens(own), GroupTokens(of_query), True)
 
 

@@ -31,7 +31,7 @@ _NO_STATE: Final = (None,) * len(State._fields)
 def _rows(facts: Facts) -> Rows:
     """A row for each record that says something of a partition.
 
-    topic (null: its name is cleaned away), topic_id, partition; event (see `Change`); offset, batch, epoch, timestamp
+    topic (null: its name was cleaned), topic_id, partition; event (see `Change`); offset, batch, epoch, timestamp
     of the record; the state after it: leader (null: none), leader_epoch, partition_epoch, replicas, isr,
     adding_replicas, removing_replicas, elr, last_known_elr, leader_recovery_state (1: recovering from an unclean
     election), directories; and the state before it, under the same names with `_before`, null where there was none.

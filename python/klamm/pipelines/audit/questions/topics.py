@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def _rows(facts: Facts) -> Rows:
     """A row for each time that a topic was created, got more partitions, or was deleted.
 
-    topic (null: its name is cleaned away), topic_id, offset, epoch, timestamp; change: `created`, `grown` or `deleted`;
+    topic (null: its name was cleaned), topic_id, offset, epoch, timestamp; change: `created`, `grown` or `deleted`;
     partitions_before and partitions, as it was before and after. What a snapshot begins with is no row. Partitions that
     are written at another time than their topic's record make it grow.
     """

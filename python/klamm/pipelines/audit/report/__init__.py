@@ -31,7 +31,7 @@ def check_target(target: Path) -> None:
 def write_report(
     audit: Audit, path: Path | str, *, rows: int = ROWS, on_step: Callable[[str], None] = lambda _: None
 ) -> Path:
-    """Write the report of an audit, whole or not at all: no file is there that is half written. PipelineError.
+    """Write the report of an audit, completely or not at all: it leaves no incomplete file. Raises PipelineError.
 
     `on_step` receives the name of the next step.
     """

@@ -77,7 +77,7 @@ class MemberGroup:
         """Times, epochs and members, of a partition."""
 
     def while_alive(self, act: Callable[[], None]) -> Callable[[], None]:
-        """Members tell by themselves whether they live."""
+        """Members show by themselves whether they are alive."""
         return act
 
     # For members
@@ -204,7 +204,7 @@ class MemberGroup:
             member.work()
 
     def befall(self, topics: tuple[str, ...]) -> None:
-        """A member joins, leaves, ends, stands still, or names other topics."""
+        """A member joins, leaves, crashes, pauses, or subscribes to other topics."""
         rng, faults = self._scene.rng, self._scene.faults
         count = rng.randint(1, len(topics))
         wanted = Subscription(tuple(sorted(rng.sample(topics, count))))

@@ -78,7 +78,7 @@ class SharingGroup:
             member.work()
 
     def befall(self, topic: str) -> None:
-        """A member joins, leaves, ends, or stands still."""
+        """A member joins, leaves, crashes, or pauses."""
         rng = self._scene.rng
         if not self.members or (len(self.members) < MEMBERS_MAX and rng.random() < 0.5):
             self.join(topic)

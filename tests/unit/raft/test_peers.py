@@ -120,6 +120,14 @@ class Member:
         self.faults.append(error)
 
 
+class SilentMember(Member):
+    """Answers ApiVersions alone."""
+
+    def _take(self, frame: bytes, writer: asyncio.StreamWriter) -> None:
+        if int.from_bytes(frame[:2]) == ApiKey.API_VERSIONS:
+            super()._take(frame, writer)
+
+
 def answer(writer: asyncio.StreamWriter, correlation_id: int, body: bytes) -> None:
     if not writer.is_closing():
         writer.write(struct.pack(">ii", len(body) + 4, correlation_id) + body)
@@ -266,15 +274,15 @@ async def test_a_peer_that_never_answered_is_not_considered_crashed() -> None:
 async def test_a_streamed_fetch_uses_the_address_and_version_of_the_connection(
     fetch: tuple[int, int], version: int | None
 ) -> None:
-    member = Member(2, APIS | {1: fetch})
+    member = SilentMember(2, APIS | {ApiKey.FETCH: fetch})
     [endpoint] = (await member.listen()).endpoints
     transport = PeerTransport("CONTROLLER", CLIENT)
     asked = FetchRequest("c", ReplicaKey(1, b"d" * 16), 1, 0, 0, 0, 500, 1000)
     effect = SendRequest(2, (endpoint,), 1, asked, after=0, may_stream=True)
-    assert transport.route(effect) is None, "nobody was connected yet"
-    peer = transport._peer(2, endpoint)
-    peer.connect()
-    await until(lambda: peer.versions is not None)
+    assert transport.route(effect) is None, "no connection yet"
+    failures: list[Response | None] = []
+    transport.send(effect, failures.append)
+    await until(lambda: bool(failures) or transport.route(effect) is not None)
     route = transport.route(effect)
     if version is None:
         assert route is None

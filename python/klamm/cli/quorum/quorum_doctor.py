@@ -32,7 +32,7 @@ def doctor(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say why there is no leader, or what is about to go wrong, and what to do. Exits with 1 if it finds a problem.
+    """Say why there is no leader, or what is about to go wrong, and what to do. Exits with 1 on a problem.
 
     Asks the named controllers and all voters that they know, and reads the
     named directories. Without either it asks the controllers of the broker's

@@ -16,7 +16,7 @@ _FROM_CLUSTER = frozenset({"Cluster", "StoredRecord"})
 if not TYPE_CHECKING:  # for whom everything is above
 
     def __getattr__(name: str) -> object:
-        """What takes time to import is imported when it is asked for: `import klamm` stays light."""
+        """Expensive modules are imported on first access, so that `import klamm` stays fast."""
         if name == "__version__":
             from klamm._engine import __version__
 

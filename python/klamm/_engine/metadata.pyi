@@ -109,7 +109,7 @@ class Image:
 
 @final
 class Delta:
-    """What differs between two images. Topics are (id, name)."""
+    """The differences between two images. Topics are (id, name)."""
 
     @property
     def is_empty(self) -> bool: ...
@@ -240,7 +240,7 @@ class BrokerInfo:
         """None until the broker reported them."""
     @property
     def default_dir(self) -> bytes:
-        """What a new replica is recorded with: the only directory, or UNASSIGNED, or of an old broker zero."""
+        """The directory recorded for a new replica: the only one, or UNASSIGNED; for an old broker zero."""
     def has_online_dir(self, directory_id: bytes) -> bool: ...
 
 @final

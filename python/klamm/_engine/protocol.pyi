@@ -53,7 +53,7 @@ class Api:
         """The lowest and highest stable version."""
     @property
     def on_broker(self) -> Literal["engine", "python", "not yet"] | None:
-        """What serves it on broker listeners; None if Kafka does not serve it there."""
+        """The part that serves it on broker listeners; None if Kafka does not serve it there."""
     @property
     def on_controller(self) -> Literal["engine", "python", "not yet"] | None:
         """The same on controller listeners."""

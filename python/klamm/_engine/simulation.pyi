@@ -198,7 +198,7 @@ class SimulatedBroker:
         """The body of the next Fetch; None while a flush is awaited, or when nothing is to be fetched now."""
 
     def in_session(self, leader: int) -> list[InSession]:
-        """What the leader's session is to contain after that request."""
+        """The expected content of the leader's session after that request."""
 
     def fetch_due_ms(self, leader: int) -> int | None:
         """When a partition is due that was delayed after an error."""

@@ -24,7 +24,7 @@ class DecodedValues:
         """The indexes of the values that could not be decoded, ascending; they are null."""
     @property
     def why(self) -> str | None:
-        """What is wrong with the first of them."""
+        """The error of the first of them."""
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         """Schema and array as capsules. May be called again."""
 

@@ -1,4 +1,4 @@
-"""What DescribeConfigs says about each key of a resource: value, source, and the synonyms it comes from (KIP-226)."""
+"""The entries of DescribeConfigs: value, source and synonyms of each key of a resource (KIP-226)."""
 
 from __future__ import annotations
 

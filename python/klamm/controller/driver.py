@@ -130,7 +130,7 @@ class ControllerDriver:
         return answer
 
     async def _resolved(self, hosts: frozenset[str]) -> frozenset[str]:
-        """Those that have an address."""
+        """The hosts that have an address."""
 
         async def has_address(host: str) -> bool:
             try:

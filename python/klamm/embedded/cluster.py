@@ -333,7 +333,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def _until_closed(self) -> Iterator[None]:
-        """What fails because the cluster is closed meanwhile fails as that."""
+        """Raise failures that are caused by a concurrent close as ClusterClosedError."""
         try:
             yield
         except (KafkaError, NodeFailedError, CancelledError) as error:

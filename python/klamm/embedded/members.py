@@ -209,7 +209,7 @@ class Members:
 
     @property
     def brokers(self) -> list[Member]:
-        """Those that are brokers."""
+        """The nodes that are brokers."""
         return [member for member in self.all if member.config.is_broker]
 
     @property

@@ -37,7 +37,7 @@ _FLOCK_FIELDS: Final = (
 )
 
 _held: Final[set[Path]] = set()
-"""What this process has locked: the kernel's lock does not guard a process against itself."""
+"""The directories that this process has locked: the kernel's lock does not exclude the same process."""
 
 
 def metadata_directory_failed(directory: Path | str, cause: str | None) -> str:

@@ -38,7 +38,7 @@ class Booted(Value):
     listeners: Mapping[str, tuple[str, int]]
     """The address of each listener, with the bound port if the configuration says 0."""
     conditions: Conditions | None
-    """Those of a node of an embedded cluster."""
+    """The conditions of a node of an embedded cluster."""
 
     def abandon(self) -> None:
         """Undo the boot: close everything and leave the files as they were."""

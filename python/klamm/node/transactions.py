@@ -279,7 +279,7 @@ class NodeTransactions(TopicCoordinator["TransactionCoordinator"]):
 
 
 def _marker_errors(broker: int, outcome: Outcome) -> MarkerErrors | None:
-    """What a broker answered to WriteTxnMarkers; None without an answer."""
+    """A broker's response to WriteTxnMarkers; None if there was none."""
     from klamm.client import ClientError
     from klamm.client.peer import Answer
     from klamm.protocol.messages.transactions import WriteTxnMarkersResponse, errors_of

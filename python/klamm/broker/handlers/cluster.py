@@ -74,7 +74,7 @@ class ClusterHandlers:
         return tuple(node for broker in shown if (node := _node(broker, listener)) is not None)
 
     def _controllers(self, listener: str) -> tuple[DescribeClusterBroker, ...]:
-        """Those that have registered; before metadata.version 15 none can, and the leader alone knows the voters."""
+        """The registered controllers; before metadata.version 15 none can, and only the leader knows the voters."""
         quorum, image = self._quorum(), self._image()
         found = {
             node_id: DescribeClusterBroker(node_id, host, port)

@@ -22,7 +22,7 @@ from klamm.protocol.wire.codec import read, write
 
 
 class ConsumerGroups(Protocol):
-    """What these handlers need of the group coordinator. Refusals are in the answers."""
+    """The group coordinator as these handlers use it. Errors are part of the responses."""
 
     def consumer_group_heartbeat(
         self,

@@ -31,7 +31,7 @@ class Endpoint(Value):
 
 
 class InternalTopics(Protocol):
-    """What FindCoordinator needs of the cluster's metadata."""
+    """The cluster's metadata as FindCoordinator uses it."""
 
     def exists(self, topic: str) -> bool:
         """Whether the topic is in the metadata."""

@@ -46,7 +46,7 @@ ALL_GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
 class Groups(Protocol):
-    """What these handlers need of the group coordinator. Refusals are in the answers."""
+    """The group coordinator as these handlers use it. Errors are part of the responses."""
 
     async def join_group(self, caller: Caller, request: JoinGroupRequest) -> JoinGroupResponse:
         """JoinGroup."""

@@ -42,7 +42,7 @@ LOADING_MIN_VERSION: Final = 2
 
 
 class Offsets(Protocol):
-    """What these handlers need of the group coordinator. Refusals are in the answers."""
+    """The group coordinator as these handlers use it. Errors are part of the responses."""
 
     def offset_commit(self, request: CommitRequest, answer: Callable[[int | list[int]], None]) -> None:
         """OffsetCommit; the answer is an error code for all partitions that exist, or one for each."""
@@ -68,7 +68,7 @@ class TopicDirectory(Protocol):
 
     @property
     def image(self) -> Image:
-        """That metadata."""
+        """The newest metadata."""
         ...
 
     def by_name(self, name: str) -> TopicInfo | None:

@@ -26,7 +26,7 @@ FENCED_VERSION: Final = 4
 
 
 class Transactions(Protocol):
-    """What this handler needs of the transaction coordinator."""
+    """The transaction coordinator as this handler uses it."""
 
     async def init_producer_id(self, request: InitRequest, *, two_phase: bool = False) -> Pair:
         """InitProducerId with a transactional id."""

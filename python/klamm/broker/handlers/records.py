@@ -19,7 +19,7 @@ from klamm.protocol.wire.kio_classes import response_class
 
 
 class Partitions(Protocol):
-    """What these handlers need of the local partitions. Topics go by name; every method raises KafkaError."""
+    """The local partitions as these handlers use them. Topics are identified by name; all methods raise KafkaError."""
 
     async def delete_records(self, topic: str, partition: int, offset: int, timeout_ms: int) -> tuple[int, bool]:
         """Move the log start to `offset` (-1: to the high watermark) on all live replicas.

@@ -35,7 +35,7 @@ UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
 
 
 class ShareGroups(Protocol):
-    """What these handlers need of the group coordinator. Refusals are in the answers."""
+    """The group coordinator as these handlers use it. Errors are part of the responses."""
 
     def heartbeat(
         self,

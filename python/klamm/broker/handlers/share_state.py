@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class ShareStates(Protocol):
-    """What these handlers need of the share coordinator. Refusals are in the results."""
+    """The share coordinator as these handlers use it. Errors are part of the results."""
 
     async def initialize(self, key: SharePartitionKey, asked: InitializedPartition) -> PartitionError:
         """Begin the state of a share partition."""

@@ -30,7 +30,7 @@ SHOWN_FAILURES = 3
 
 
 class StreamsGroups(Protocol):
-    """What these handlers need of the group coordinator. Refusals are in the answers."""
+    """The group coordinator as these handlers use it. Errors are part of the responses."""
 
     def heartbeat(
         self, caller: Caller, request: StreamsGroupHeartbeatRequest, answer: Callable[[HeartbeatResult], None]

@@ -49,7 +49,7 @@ MISSING: Final = -1
 
 
 class Transactions(Protocol):
-    """What these handlers need of the transaction coordinator. Refusals are in the answers."""
+    """The transaction coordinator as these handlers use it. Errors are part of the responses."""
 
     def add_partitions(self, request: AddRequest, answer: Callable[[ErrorCode], None]) -> None:
         """Add partitions to a transaction."""

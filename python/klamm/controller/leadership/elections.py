@@ -22,7 +22,7 @@ PART_PARTITIONS_MAX: Final = 200_000
 
 
 class BrokerEvent(enum.Enum):
-    """What happened to a broker, in the engine's words."""
+    """An event of a broker, named as in the engine."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"

@@ -184,7 +184,7 @@ class BrokerManager:
         return [state.encode(_change(request.broker_id, request.broker_epoch, fenced=_FENCE))]
 
     def _directory_records(self, state: Speculation, request: BrokerHeartbeatRequest) -> list[bytes]:
-        """What follows from directories that went offline (KIP-858) or are cordoned (KIP-1066)."""
+        """The records for directories that went offline (KIP-858) or are cordoned (KIP-1066)."""
         broker = state.image.broker(request.broker_id)
         assert broker is not None, "its epoch was checked"
         level = state.metadata_version

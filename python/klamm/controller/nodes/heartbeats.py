@@ -39,7 +39,7 @@ class RequestedState(enum.Enum):
 
 
 class Guard(enum.Enum):
-    """What must hold for the first of a row's two next states."""
+    """The condition of the first of a row's two next states."""
 
     ALWAYS = "always"
     CAUGHT_UP = "has replayed its own registration"

@@ -40,9 +40,9 @@ class Wire(Value):
     read_request: Callable[[Any], Any]
     write_request: Callable[[Any], Any]
     read_response: Callable[[Any, Any], Any]
-    """Of the operation's request and the message."""
+    """Creates the answer from the operation's request and the message."""
     write_response: Callable[[Any, Any], Any]
-    """Of the operation's request and its answer."""
+    """Creates the message from the operation's request and its answer."""
 
 
 class Operation(Value, Generic[Q, A]):

@@ -43,7 +43,7 @@ class HostedShard(Generic[ShardT]):
     series_numbers: Iterator[int] = field(default_factory=itertools.count)
     """Those of all shards of the topic, so that no series of the partition has the number of an earlier one."""
     series: Series = field(init=False)
-    """Of the appends since the last failed one."""
+    """The series of the appends since the last failed one."""
     state: LoadState = LoadState.LOADING
     is_touched: bool = False
     """Whether the driver still has to append the shard's records."""

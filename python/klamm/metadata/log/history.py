@@ -42,7 +42,7 @@ class History:
     """
 
     def __init__(self, path: Path | str) -> None:
-        """Of a log directory, its `__cluster_metadata-0`, a server.properties, or a snapshot file. HistoryError."""
+        """`path`: a log directory, its `__cluster_metadata-0`, server.properties, or a snapshot file. HistoryError."""
         place = locate(Path(path))
         self.path: Final = place.path
         self._only: Final = place if isinstance(place, SnapshotFile) else None
@@ -279,7 +279,7 @@ def _named(snapshot: SnapshotFile) -> str:
 
 @contextlib.contextmanager
 def _reading() -> Iterator[None]:
-    """What goes wrong with files, as the one error that a caller has to know."""
+    """Raise errors of files as HistoryError, the only error that a caller has to handle."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What happened to brokers, as causes of what happened to partitions."""
+"""Events of brokers, as causes of the changes of partitions."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class RecordDescriber:
 
 
 class PriorPartition:
-    """What of a partition was known before a change."""
+    """The known state of a partition before a change."""
 
     def __init__(self, leader: int | None, lists: dict[str, Sequence[int]]) -> None:
         self.leader: Final = leader

@@ -41,7 +41,7 @@ ATTEMPT_TIMEOUT_MS: Final = 30_000
 
 
 class Quorum(Protocol):
-    """What this module uses of raft; implemented by `klamm.raft.driver.RaftDriver`."""
+    """Raft as this module uses it; implemented by `klamm.raft.driver.RaftDriver`."""
 
     @property
     def leader_id(self) -> int | None:
@@ -230,7 +230,7 @@ class ActiveController:
 
 
 class _Watch:
-    """What `ActiveController.watch` begins, for each request. Once it has ended, it refers to no request any more."""
+    """A watch of one request (`ActiveController.watch`). After its end it has no reference to the request."""
 
     __slots__ = ("_address", "_controller", "_deadlines", "_on_new_leader", "_token", "_was_leading")
 

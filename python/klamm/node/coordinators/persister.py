@@ -58,7 +58,7 @@ OnAnswer = Callable[[ErrorCode, bytes], None]
 """Receives the final error of a call, or NONE and the encoded response."""
 
 ATTEMPTS: Final = 5
-"""Of a call, and of finding the coordinator for it."""
+"""The attempts of a call, and of finding its coordinator."""
 BACKOFF: Final = ExponentialBackoff(1_000, 30_000)
 PASSING: Final = frozenset(
     {
@@ -80,7 +80,7 @@ class Operation(NamedTuple):
     topic: type[Any]
     response: type[Any]
     results: type[Any]
-    """Those of a topic."""
+    """The class of a topic's results."""
     result: type[Any]
     version_max: int = 0
 

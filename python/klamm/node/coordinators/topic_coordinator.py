@@ -121,7 +121,7 @@ class TopicCoordinator(ABC, Generic[C]):
             self._on_published(image, delta)
 
     def _on_published(self, image: Image, delta: Delta) -> None:
-        """What else the coordinator learns from a newer image."""
+        """Apply other changes of a newer image."""
 
     def _follow(self, image: Image) -> None:
         topic_id = image.topic_id(self.topic)

@@ -61,7 +61,7 @@ class ComparisonSettings:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came out, and of what."""
+    """The results, and the versions that were compared."""
 
     results: list[Result]
     versions: dict[str, dict[str, str]]

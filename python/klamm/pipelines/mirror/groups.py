@@ -31,7 +31,7 @@ _HAS_MEMBERS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What became of a group."""
+    """The result for a group."""
 
     group: str
     offsets: Mapping[TopicPartition, int]

@@ -66,7 +66,7 @@ class AlterConfigsRequest(Value):
 
 
 class AlterConfigsResourceResponse(Value):
-    """What became of one resource."""
+    """The result for one resource."""
 
     resource_type: int
     resource_name: str

@@ -41,7 +41,7 @@ class DirectoriesRequest(Value):
 
 
 class AnsweredPartition(Value):
-    """What became of one assignment."""
+    """The result of one assignment."""
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -55,7 +55,7 @@ class AnsweredTopic(Value):
 
 
 class AnsweredDirectory(Value):
-    """What became of the assignments to one directory."""
+    """The results of the assignments to one directory."""
 
     id_: bytes
     topics: tuple[AnsweredTopic, ...]

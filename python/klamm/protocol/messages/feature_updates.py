@@ -37,7 +37,7 @@ class UpdateFeaturesRequest(Value):
 
 
 class UpdatableFeatureResult(Value):
-    """What became of one feature; only up to v1, and only when all succeeded."""
+    """The result for one feature; only up to v1, and only if all succeeded."""
 
     feature: str
     error_code: ErrorCode = ErrorCode.NONE

@@ -56,7 +56,7 @@ class ProduceLeader(Value):
 
 
 class PartitionProduceResponse(Value):
-    """What became of the batches for one partition."""
+    """The result of the batches for one partition."""
 
     index: int
     error_code: ErrorCode
@@ -69,7 +69,7 @@ class PartitionProduceResponse(Value):
 
 
 class TopicProduceResponse(Value):
-    """What became of the batches for a topic."""
+    """The results of the batches for a topic."""
 
     name: str = ""
     topic_id: bytes = ZERO_ID

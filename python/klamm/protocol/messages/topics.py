@@ -69,7 +69,7 @@ class CreatableTopicConfigs(Value):
 
 
 class CreatableTopicResult(Value):
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str
     topic_id: bytes = ZERO_ID
@@ -106,7 +106,7 @@ class DeleteTopicsRequest(Value):
 
 
 class DeletableTopicResult(Value):
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str | None
     topic_id: bytes = ZERO_ID
@@ -146,7 +146,7 @@ class CreatePartitionsRequest(Value):
 
 
 class CreatePartitionsTopicResult(Value):
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str
     error_code: ErrorCode = ErrorCode.NONE
@@ -178,7 +178,7 @@ class ElectLeadersRequest(Value):
 
 
 class PartitionResult(Value):
-    """What became of one partition's election."""
+    """The result of one partition's election."""
 
     partition_id: int
     error_code: ErrorCode = ErrorCode.NONE

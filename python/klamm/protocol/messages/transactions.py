@@ -77,7 +77,7 @@ class Marker(Value):
 
 
 MarkerErrors = Mapping[int, Mapping[Place, ErrorCode]]
-"""What became of markers, by producer id and partition."""
+"""The results of markers, by producer id and partition."""
 
 
 class InitProducerIdRequest(Value):
@@ -227,21 +227,21 @@ class WriteTxnMarkersRequest(Value):
 
 
 class WrittenPartition(Value):
-    """What became of a partition's marker."""
+    """The result of a partition's marker."""
 
     partition_index: int
     error_code: ErrorCode
 
 
 class WrittenTopic(Value):
-    """What became of a topic's markers."""
+    """The results of a topic's markers."""
 
     name: str
     partitions: tuple[WrittenPartition, ...]
 
 
 class WrittenMarker(Value):
-    """What became of the markers of a producer."""
+    """The results of the markers of a producer."""
 
     producer_id: int
     topics: tuple[WrittenTopic, ...]
@@ -402,7 +402,7 @@ def written(errors: MarkerErrors) -> WriteTxnMarkersResponse:
 
 
 def errors_of(response: WriteTxnMarkersResponse) -> MarkerErrors:
-    """What an answer to WriteTxnMarkers says."""
+    """The results in a response to WriteTxnMarkers."""
     return {
         marker.producer_id: {
             (topic.name, partition.partition_index): ErrorCode(partition.error_code)

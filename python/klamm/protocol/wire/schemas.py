@@ -68,7 +68,7 @@ KIND_OF_KIO: Final[dict[str, tuple[str, Convert, Convert]]] = {
     "timedelta_i64": ("int64", duration_from_wire, duration_to_wire),
     "datetime_i64": ("int64", time_from_wire, time_to_wire),
 }
-"""What kio calls a field: its name on the wire, and how it comes into and out of kio's objects."""
+"""kio's description of a field: its name on the wire, and the conversion from and to kio's objects."""
 
 KIND_OF_OURS: Final[dict[str, tuple[str, Convert, Convert]]] = {
     "error_code": ("error_code", ErrorCode, None),

@@ -158,7 +158,7 @@ class LeasedFetches:
 
 
 def _terms(by: FetchLease) -> tuple[object, ...]:
-    """What may not change while it answers; the rest moves by the answers themselves."""
+    """The part of a lease that must not change while it is granted; the answers themselves change the rest."""
     return by.epoch, by.voters_in_log, by.counts_itself, by.leader_endpoints
 
 

@@ -58,7 +58,7 @@ class TreeMachine:
         self._changes: deque[Change] = deque(maxlen=CHANGES_MAX)
         self.sessions: dict[str, SessionState] = {}
         self.position = 0
-        """Of the newest change."""
+        """The position of the newest change."""
         self._operations: dict[str, Callable[..., Value]] = {
             "open": self._open,
             "renew": self._renew,

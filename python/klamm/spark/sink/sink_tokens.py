@@ -43,7 +43,7 @@ class TaskIdentity:
     query: str
     """From the checkpoint: the same after a restart."""
     run: str
-    """Of this start of the query."""
+    """The id of this start of the query."""
     batch: int
     partition: int
 

@@ -111,7 +111,7 @@ class CurrentAssignment(Value):
 
     @staticmethod
     def of(member: ConsumerMember) -> CurrentAssignment:
-        """That of a member."""
+        """The assignment of a member."""
         return CurrentAssignment(
             member.member_epoch,
             member.previous_member_epoch,

@@ -82,7 +82,7 @@ def _folded(records: list[ConsumerRecord], group_id: str) -> ConsumerGroup:
 
 
 def _protocol(classic: ClassicGroup) -> str:
-    """That of the generation; during a rebalance members may have joined that do not support it any more."""
+    """The protocol of the generation; members that joined during a rebalance may not support it any more."""
     name = classic.protocol_name or ""
     return classic.select_protocol() if classic.members and name not in classic.candidates() else name
 

@@ -31,7 +31,7 @@ class BrokerStates(NamedTuple):
     states: list[tuple[int, str, int, int | None]]
     """Broker, state, and from when until when, in ms: those that are drawn, by broker."""
     total: int
-    """Of the brokers that there are."""
+    """The number of brokers."""
     newest: int
     """How many stretches of a broker are drawn at most."""
     is_cut: bool
@@ -44,7 +44,7 @@ class Churn(NamedTuple):
     brokers: list[tuple[int, int, int]]
     """Broker, shrinks, expands: those that are drawn, by broker."""
     total: int
-    """Of the brokers that ISRs lost or gained."""
+    """The number of brokers that left or joined ISRs."""
 
 
 class Figures(NamedTuple):
@@ -68,7 +68,7 @@ class Figures(NamedTuple):
     brokers: BrokerStates
     churn: Churn
     leaders: list[tuple[int, int, int, int]]
-    """Of the quorum: epoch, leader, and the times of its first and its last record."""
+    """Epoch, leader, and the times of its first and its last record, for each epoch of the quorum."""
 
 
 def gather(audit: Audit, rows: int, on_step: Callable[[str], None]) -> Figures:

@@ -78,7 +78,7 @@ class Closing(ABC):
 
 
 class Startable(Protocol):
-    """What runs on a loop from `start` to `close`."""
+    """An object that runs on a loop from `start` to `close`."""
 
     async def start(self) -> None:
         """Begin."""

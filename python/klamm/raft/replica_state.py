@@ -165,7 +165,7 @@ class Replica:
         return OffsetAndEpoch(self.log.end_offset, self.log.last_epoch)
 
     def knows_way_to(self, node_id: int, endpoints: tuple[Endpoint, ...]) -> bool:
-        """Whether that node can be sent requests."""
+        """Whether requests can be sent to that node."""
         return bool(endpoints) or self.voters.get(node_id) is not None
 
     def below(self, bound: int) -> int:
@@ -173,7 +173,7 @@ class Replica:
         return self._rng.below(bound)
 
     def draw_election_deadline_ms(self, now_ms: int) -> int:
-        """A deadline one to two election timeouts away, so that voters seldom campaign together (Raft 5.2).
+        """A deadline one to two election timeouts away, so that voters seldom campaign at the same time (Raft 5.2).
 
         A timeout that is too short for the environment would never end with a leader: it doubles with each campaign
         since the last known leader, up to `election_backoff_max_ms`. With Kafka's defaults both are a second, so it
@@ -208,7 +208,7 @@ class Replica:
         return FetchResponse(error, self.epoch, self.leader_id, leader_endpoints=self.leader_endpoints)
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Note a higher high watermark."""
+        """Record a higher high watermark."""
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.effects.append(HighWatermarkAdvanced(offset))
@@ -280,7 +280,7 @@ class Replica:
             raise InvariantError(f"the election of epoch {self.epoch} was not handed out to be made durable")
 
     def become_resigned(self, now_ms: int) -> None:
-        """Stop leading, keep the epoch: nothing more is appended in it, by anyone."""
+        """Stop leading, keep the epoch: nothing more is appended in it by any replica."""
         if not isinstance(self.state, Leader):
             raise InvariantError(f"{self.role.value} cannot resign")
         by_progress = sorted(self.state.voters.values(), key=lambda p: (-p.end_offset, p.key.id))
@@ -290,7 +290,7 @@ class Replica:
         self.enter(state, self.election)
 
     def add_vote(self, now_ms: int, candidate: ReplicaKey) -> None:
-        """Give this epoch's only vote to another, and its campaign the time of a fresh election time-out."""
+        """Give this epoch's only vote to another replica, and restart the election timeout for its campaign."""
         if self.election.voted is not None or candidate.id == self.id:
             raise InvariantError(f"epoch {self.epoch} has the vote {self.election.voted}, cannot add {candidate}")
         deadline_ms = self.draw_election_deadline_ms(now_ms)
@@ -347,7 +347,7 @@ class Replica:
         self.reply(parked.request_id, self.fetch_error(Error.NOT_LEADER_OR_FOLLOWER))
 
     def _maybe_announce_leader(self) -> None:
-        """Announce another's leadership at once. `BecameLeader` announces its own, which is not while it resigns."""
+        """Announce another replica's leadership at once. `BecameLeader` announces its own, except while it resigns."""
         leader = (self.leader_id, self.epoch)
         if leader != self._announced_leader and self.leader_id != self.id:
             self._announced_leader = leader

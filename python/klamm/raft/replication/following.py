@@ -30,7 +30,7 @@ class Following:
         self.joining = Joining(replica)
         self._snapshots = snapshots
 
-    # Hearing of leaders
+    # Learning of leaders
 
     def is_consistent(self, epoch: int, leader_id: int | None) -> bool:
         """Whether a message's leader can be true: one leader an epoch, and this replica knows when it leads."""
@@ -64,7 +64,7 @@ class Following:
             if epoch > replica.epoch or replica.leader_id is None or knows_more:
                 replica.become_follower(now_ms, epoch, leader_id, endpoints)
             elif is_elsewhere and replica.requests.silent_until_ms(now_ms, leader_id) > now_ms:
-                replica.leader_endpoints = endpoints  # by hearsay: neither time-out nor back-off begins again
+                replica.leader_endpoints = endpoints  # from another replica: restart no timer
 
     def on_begin_epoch(self, now_ms: int, request_id: int, request: BeginQuorumEpochRequest) -> None:
         """A leader notifies this replica."""
@@ -114,10 +114,10 @@ class Following:
     # Fetching
 
     def on_fetch_response(self, now_ms: int, response: FetchResponse) -> bool:
-        """Append, truncate where the logs part, or begin with a snapshot; the next tick looks at the changed log.
+        """Append, truncate where the logs diverge, or start to fetch a snapshot; the next tick reads the changed log.
 
-        False when the answer asks for what this replica cannot do, or brings nothing because a snapshot is being
-        fetched, so that the next fetch waits a little.
+        False if this replica cannot do what the response asks for, or ignores it because a snapshot is being fetched:
+        then the next fetch is delayed.
         """
         replica, state = self._replica, self._replica.state
         if not isinstance(state, Follower):
@@ -147,7 +147,7 @@ class Following:
             state.leader_high_watermark = max(state.leader_high_watermark, offset)
 
     def on_streaming_failed(self, now_ms: int) -> None:
-        """A fetch that went on found no way: for some time each is sent by itself, by the connection of the others."""
+        """A streamed fetch failed: for some time each fetch is sent by itself, over the usual connection."""
         if isinstance(self._replica.state, Follower):
             self._replica.state.goes_on_from_ms = now_ms + self._replica.config.fetch_timeout_ms
 
@@ -159,8 +159,8 @@ class Following:
             offset = truncation_offset(replica.log, response.diverging)
             if offset < replica.high_watermark:
                 raise InvariantError(
-                    f"leader {replica.leader_id} of epoch {replica.epoch} wants the log cut to {offset}, "
-                    f"below the high watermark {replica.high_watermark}: committed records are gone there"
+                    f"leader {replica.leader_id} of epoch {replica.epoch} diverges from this log at {offset}, below "
+                    f"the high watermark {replica.high_watermark}: it lacks committed records"
                 )
             replica.effects.append(TruncateLog(offset))
         else:
@@ -193,7 +193,7 @@ class Following:
         return replica.log.end_offset if replica.config.never_votes else replica.log.flushed_offset
 
     def _wait_for_check(self, now_ms: int, state: Follower, deadline_ms: int) -> int:
-        """While the disk works, no leader is fetched from. This replica need not campaign, but others may."""
+        """While it waits for the disk, it fetches from no leader. It need not campaign, but others may."""
         if now_ms < deadline_ms:
             return deadline_ms
         state.has_fetched = False
@@ -207,7 +207,7 @@ class Following:
         if streaming is not None:
             return self._mind_own_entry(now_ms, state, streaming)
         if self._acknowledged_offset() < replica.log.end_offset:
-            return NEVER_MS  # a fetch acknowledges what lies below it: the flush comes first
+            return NEVER_MS  # a fetch acknowledges everything below it: flush first
         silent_until_ms = replica.requests.silent_until_ms(now_ms, leader_id)
         if silent_until_ms > now_ms:  # another may know of a newer leader
             return min(silent_until_ms, self.fetch_from_anyone(now_ms))
@@ -220,7 +220,7 @@ class Following:
         return busy_until_ms
 
     def _may_stream(self, now_ms: int, state: Follower) -> bool:
-        """The leader is known to answer, and it is the records that are asked for."""
+        """Whether the leader has answered, and the next request is for records."""
         is_wanted = self._replica.config.fetches_go_on and not self._replica.is_shutting_down
         return is_wanted and state.has_fetched and now_ms >= state.goes_on_from_ms
 

@@ -100,7 +100,7 @@ class Leading:
     # The others' fetches
 
     def on_fetch(self, now_ms: int, request_id: int, request: FetchRequest) -> None:
-        """Answer a fetch at once when there is something to say, or park it."""
+        """Answer a fetch at once if there is anything new, otherwise park it."""
         state, error = self._replica.state, self._check(request)
         if error is not Error.NONE or not isinstance(state, Leader):
             self._replica.reply(request_id, self._replica.fetch_error(error))
@@ -123,7 +123,7 @@ class Leading:
         return self.check_asker(request, is_possible=is_possible)
 
     def check_asker(self, request: FetchRequest | FetchSnapshotRequest, *, is_possible: bool) -> Error:
-        """Whether this replica leads the epoch and the cluster that the asker believes in; `is_possible`: the rest."""
+        """Whether this replica leads the epoch and cluster of the request; `is_possible`: whether the rest is valid."""
         replica = self._replica
         if request.cluster_id not in (None, replica.identity.cluster_id):
             return Error.INCONSISTENT_CLUSTER_ID
@@ -138,7 +138,7 @@ class Leading:
         return Error.BROKER_NOT_AVAILABLE if replica.is_shutting_down else Error.NONE
 
     def note_progress(self, state: Leader, fetch: LeasedFetch) -> None:
-        """Note how far a replica is by its fetch, as of when that came."""
+        """Record a replica's progress by its fetch, as of its arrival."""
         at_ms, replica, fetch_offset, leader_end_offset = fetch
         if replica.id < 0:
             return  # an observer without an id
@@ -295,7 +295,7 @@ class Leading:
 
 
 def _counts(state: Leader, replica: ReplicaKey) -> bool:
-    """Whether a voter asks, and not a broker or a voter's former disk."""
+    """Whether a voter asks, and not a broker or a voter with a replaced disk."""
     progress = state.voters.get(replica.id)
     return progress is not None and progress.key.matches(replica)
 

@@ -1,4 +1,4 @@
-"""Which peer may be sent a request: one in flight each, time-outs, a back-off after a failure (`RequestManager`)."""
+"""Requests to peers: one in flight to each, timeouts, and a back-off after a failure (`RequestManager`)."""
 
 from typing import NamedTuple
 
@@ -39,8 +39,8 @@ class LeasedFetch(NamedTuple):
 class FetchLease(Value):
     """Lets the driver answer plain fetches without the core: those of this epoch, from a position within it.
 
-    It notes them, finds the high watermark as the core does, and answers. `RaftNode.on_leased_fetches` notifies the
-    core before any other event, so that it never decides without knowing of them.
+    It records them, computes the high watermark as the core does, and answers. `RaftNode.on_leased_fetches` notifies
+    the core before any other event, so that it never decides without knowing of them.
     """
 
     epoch: int
@@ -62,7 +62,7 @@ class Requests:
         self._backing_off_until_ms: dict[int, int] = {}
 
     def begin(self, now_ms: int, to: int, request: Request, *, may_stream: bool = False) -> int:
-        """Note that `request` goes to a peer that is ready; returns its correlation id, which is never used again."""
+        """Record a request to a peer that is ready; returns its correlation id, which is never used again."""
         self._next_correlation_id += 1
         self._in_flight[to] = InFlight(to, self._next_correlation_id, now_ms, request, may_stream)
         return self._next_correlation_id
@@ -104,7 +104,7 @@ class Requests:
         self._backing_off_until_ms[to] = now_ms + self._config.retry_backoff_ms
 
     def reset(self) -> None:
-        """Forget all requests of another role."""
+        """Drop all requests of an earlier role."""
         self._in_flight.clear()
         self._backing_off_until_ms.clear()
 
@@ -120,7 +120,7 @@ class Requests:
         return self.ready_at_ms(to) <= now_ms
 
     def silent_until_ms(self, now_ms: int, to: int) -> int:
-        """Until when others are asked instead of that peer; afterwards it is asked again.
+        """The time until which other peers are asked instead of this one.
 
         It is skipped for as long as its timed-out request waited, or for a backoff after a failure.
         """

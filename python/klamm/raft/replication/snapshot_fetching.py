@@ -38,7 +38,7 @@ class SnapshotFetching:
         )
 
     def on_response(self, now_ms: int, response: FetchSnapshotResponse) -> bool:
-        """Take a slice, or begin with a fetch again. False when the leader is to be left alone for a moment."""
+        """Process a slice, or start with a fetch again. False if the next request to the leader is delayed."""
         state = self._replica.state
         fetching = state.fetching if isinstance(state, Follower) else None
         if not isinstance(state, Follower) or fetching is None or fetching.is_whole:
@@ -102,6 +102,6 @@ class SnapshotFetching:
 
 
 def _is_next_slice(fetching: SnapshotFetch, response: FetchSnapshotResponse) -> bool:
-    """Whether it brings the snapshot nearer to its end, which is where it was said to be before."""
+    """Whether the slice continues the snapshot, whose size has not changed."""
     end = fetching.position + len(response.unaligned_records)
     return fetching.position < end <= response.size and fetching.size in (0, response.size)

@@ -11,7 +11,7 @@ from klamm.raft.replication.leading import Leading
 
 
 class SnapshotServing:
-    """The part of a replica that hands out its snapshots, a slice an answer."""
+    """The part of a replica that serves its snapshots, one slice in each response."""
 
     def __init__(self, replica: Replica, leading: Leading) -> None:
         self._replica = replica

@@ -12,12 +12,12 @@ from klamm.raft.messages import (
 )
 from klamm.raft.replica_state import Replica
 
-# The leader did it, or cannot just then: look again after the usual time.
+# The leader did it, or cannot now: check again after the usual time.
 _SETTLED = frozenset({Error.NONE, Error.REQUEST_TIMED_OUT, Error.DUPLICATE_VOTER, Error.VOTER_NOT_FOUND})
 
 
 class Joining:
-    """The part of a follower that minds its own entry in the voter set."""
+    """The part of a follower that maintains its own entry in the voter set."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -32,7 +32,7 @@ class Joining:
         return self._update_request(state) if self._replica.is_voter else self._join_request()
 
     def on_changed(self, response: AddVoterResponse | RemoveVoterResponse) -> bool:
-        """The leader's word; False when it is to be left alone for a moment."""
+        """Process the leader's response; False if the next request to it is delayed."""
         return response.error in _SETTLED
 
     def on_updated(self, now_ms: int, response: UpdateVoterResponse) -> bool:
@@ -59,7 +59,7 @@ class Joining:
         return self._replica.voters.get(self._replica.id) == self._replica.own_voter
 
     def _join_request(self) -> AddVoterRequest | RemoveVoterRequest | None:
-        """By auto-join: what this node was with another directory goes first, then it comes itself."""
+        """Auto-join: first remove this node's entry with another directory id, then add this one."""
         replica, known = self._replica, self._replica.voters_in_log
         if not replica.config.auto_join or known.kraft_version == 0:
             return None

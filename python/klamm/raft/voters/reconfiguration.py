@@ -96,14 +96,14 @@ class Reconfiguration:
             change.request_id = None
 
     def on_api_versions_failed(self, node_id: int) -> None:
-        """The new voter could not be asked."""
+        """The request to the new voter failed."""
         state = self._replica.state
         if isinstance(state, Leader) and self._asking_for(node_id) is not None:
             text = f"node {node_id} could not be asked for its versions at the endpoints given"
             self._finish(state, Error.REQUEST_TIMED_OUT, text)
 
     def _asking_for(self, node_id: int) -> tuple[VoterChange, AddVoterRequest] | None:
-        """The change for which that node is asked, with its request: not one for which it was asked before."""
+        """The change that waits for that node's response to this request, not to an earlier one."""
         state = self._replica.state
         change = state.change if isinstance(state, Leader) else None
         if change is None or change.offset is not None or not isinstance(change.request, AddVoterRequest):

@@ -307,7 +307,7 @@ def _quorum(quick: bool) -> list[Row]:
             "kill -9 of the active controller of three: next metadata write",
             quorum.killed_controller(3 if quick else 20),
             BESIDE_KAFKA,
-            (at_most("median ms", 300),),
+            (at_most("median ms", 100),),
             rounds_max=1,
         ),
     ]
@@ -315,7 +315,7 @@ def _quorum(quick: bool) -> list[Row]:
 
 def _replicated(quick: bool) -> list[Row]:
     """Three brokers, one cluster at a time."""
-    size, seconds = (50_000_000, 1) if quick else (500_000_000, 10)
+    size, seconds, changes = (50_000_000, 1, 100) if quick else (500_000_000, 10, 10_000)
     half_cpu = at_most("CPU-s/GB, all three", times(0.5, KAFKA), "K / 2")
     data_goals = {
         "page cache": (KAFKA, KLAMM, (at_least("GB/s", times(3, KAFKA), "3 K"),)),
@@ -361,6 +361,17 @@ def _replicated(quick: bool) -> list[Row]:
             (at_most("longest ms", 300),),
             rounds_max=1,
         ),
+        Row(
+            16,
+            f"kill -9 of the leader of {changes:,} partitions",
+            replicated.role_changes(changes),
+            BESIDE_KAFKA,
+            rounds_max=1,
+        ),
+        *[
+            Row(26, f"a leader and its two followers, 1 KiB, {durability}", replicated.followers(size), kinds)
+            for durability, (*kinds, _) in data_goals.items()
+        ],
         Row(
             3,
             "three brokers, replication 3, 6,000 partitions",
@@ -546,7 +557,7 @@ def _departures(quick: bool) -> Row:
     return Row(
         17,
         "metadata work of brokers that leave, RF 3 on ten brokers, one controller",
-        departures.departures(*((100_000, 200_000) if quick else (500_000, 1_000_000, 2_000_000))),
+        departures.departures(*((2_000, 200_000) if quick else (2_000, 200_000, 1_000_000, 2_000_000))),
         (KLAMM,),
         (
             at_most("2 M: controlled shutdown, s", 3),

@@ -11,7 +11,7 @@ from typing import Final
 from benches import client, clusters
 from benches.cells import GB, Cell, CellError, Figures, load, settle
 from benches.clusters import ClusterServer
-from benches.servers import KAFKA, Bench, Server
+from benches.servers import KAFKA, Bench, Server, cpu_seconds
 from klamm.admin.quorum import QuorumClient
 
 BROKERS: Final = (1, 2, 3)
@@ -32,6 +32,57 @@ def data(size: int, seconds: int) -> Cell:
             load(server, "latency", topic=topic, rate=1000, seconds=1)
             found = load(server, "latency", topic=topic, rate=1000, seconds=seconds)
             return {**figures, "p50 us": found["p50_us"], "p99 us": found["p99_us"]}
+
+    return cell
+
+
+def followers(size: int) -> Cell:
+    """The processor time of the leader of one partition, and of each of its two followers."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with clusters.replicated(bench, kind) as server:
+            if kind == KAFKA and not bench.quick:
+                _produce(server, GB // 2)
+            settle(bench)
+            topic, pids = new_topic(server, 1), [node.pid for node in reversed(server.nodes)]
+            before = list(map(cpu_seconds, pids))
+            options = {"address": ",".join(server.leaders), "topic": topic, "connections": 1, "partitions": 1}
+            found = load(server, "produce", **options, bytes=size)
+            leader, *others = (cpu_seconds(pid) - cpu_s for pid, cpu_s in zip(pids, before, strict=True))
+            gigabytes = found["bytes"] / GB
+            return {
+                "leader, CPU-s/GB": leader / gigabytes,
+                "each follower, CPU-s/GB": sum(others) / len(others) / gigabytes,
+            }
+
+    return cell
+
+
+def role_changes(partitions: int) -> Cell:
+    """SIGKILL of the leader of that many partitions, of which the two others lead half each afterwards.
+
+    The active controller is another node. Until the last partition of each has acknowledged a record.
+    """
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with clusters.replicated(bench, kind) as server:
+            active = _active(server)
+            killed, *others = sorted(BROKERS, key=lambda each: (each == active, each))
+            topic = client.fresh_name("bench")
+            orders = [(killed, *others), (killed, *others[::-1])]
+            client.create_assigned(server.address, topic, {at: orders[at % 2] for at in range(partitions)})
+            load(server, "touch", address=server.leaders[killed - 1], topic=topic, partitions=partitions)
+            _until_in_sync(server, topic)
+            by_id = dict(zip(BROKERS, reversed(server.nodes), strict=True))
+            pids = [by_id[each].pid for each in others]
+            before, began = sum(map(cpu_seconds, pids)), time.perf_counter()
+            by_id[killed].kill()
+            for at, each in enumerate(others):
+                client.until_acknowledged(server.leaders[each - 1], topic, [partitions - 2 + at])
+            return {
+                "until the last are writable ms": (time.perf_counter() - began) * 1000,
+                "CPU ms of both": (sum(map(cpu_seconds, pids)) - before) * 1000,
+            }
 
     return cell
 
@@ -81,10 +132,12 @@ def resident(partitions: int) -> Cell:
             idle = server.resident_mb_of_all()
             began = time.perf_counter()
             new_topic(server, partitions)
+            taken, resident = time.perf_counter() - began, server.resident_mb_of_all()
             return {
-                "until all are written to s": time.perf_counter() - began,
+                "until all are written to s": taken,
                 "resident MB of all three, idle": idle,
-                "resident MB of all three": server.resident_mb_of_all(),
+                "resident MB of all three": resident,
+                "KiB a replica": (resident - idle) * 1024 / (len(BROKERS) * partitions),
             }
 
     return cell
@@ -108,9 +161,14 @@ def failover(kills: int) -> Cell:
     return cell
 
 
-def _kill(server: ClusterServer, topic: str) -> float:
+def _active(server: ClusterServer) -> int:
+    """The active controller."""
     with QuorumClient(server.address, is_controller=False) as quorum:
-        active = quorum.describe().leader_id
+        return quorum.describe().leader_id
+
+
+def _kill(server: ClusterServer, topic: str) -> float:
+    active = _active(server)
     node = next(node for node in server.nodes if node.bootstrap == server.leaders[active - 1])
     others = ",".join(address for address in server.leaders if address != node.bootstrap)
     began = time.perf_counter()

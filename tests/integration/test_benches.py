@@ -118,8 +118,15 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
     (
         replicated.resident(6),
         KLAMM_DURABLE,
-        {"until all are written to s", "resident MB of all three, idle", "resident MB of all three"},
+        {
+            "until all are written to s",
+            "resident MB of all three, idle",
+            "resident MB of all three",
+            "KiB a replica",
+        },
     ),
+    (replicated.followers(MB), KLAMM, {"leader, CPU-s/GB", "each follower, CPU-s/GB"}),
+    (replicated.role_changes(6), KLAMM_DURABLE, {"until the last are writable ms", "CPU ms of both"}),
     (
         endurance.minutes(2, 1, MB),
         KLAMM_DURABLE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from confluent_kafka.admin import AdminClient
 from klamm import Cluster
 from klamm.admin import configs
 from klamm.admin.client import Client
+from klamm.controller.nodes.crash_detection import ProbeOutcome
 from klamm.embedded.parts import Broker
+from klamm.node.controller.broker_probes import BrokerProbes
 from klamm.node.node import Node
 from tests.support.waiting import wait_until
 
@@ -299,3 +302,46 @@ def test_a_crashed_broker_is_fenced_without_waiting_for_its_session(tmp_path: Pa
             killed.start()
             wait_until(lambda: isr(cluster, "t") == {1, 2, 3})
         assert len(values(cluster, "t")) == 40
+
+
+def test_a_false_alarm_about_a_crash_costs_only_an_election(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller takes a broker's connection for closed, and something refuses probes of its listener; it lives."""
+    config = {"broker.session.timeout.ms": "600000", "broker.heartbeat.interval.ms": "300"}
+    with Cluster(tmp_path / "data", brokers=3, controllers=1, config=config) as cluster:
+        cluster.create_topic("t", replication_factor=RF, config={"min.insync.replicas": "2"})
+        produce(cluster, "t", numbers(0, 100))
+        accused = leader(cluster, "t")
+        before = cluster._image().broker(accused.id)
+        connect = BrokerProbes._connect
+
+        async def refuse(probes: BrokerProbes, broker_id: int) -> ProbeOutcome:
+            return ProbeOutcome.REFUSED if broker_id == accused.id else await connect(probes, broker_id)
+
+        monkeypatch.setattr(BrokerProbes, "_connect", refuse)
+
+        async def lose_connection() -> None:
+            [controller] = [member.node for member in cluster._members.all if member.is_active]
+            assert controller._broker_probes is not None
+            contact = controller._broker_probes._detection._contacts[accused.id]
+            controller._broker_probes.on_closed(contact.connection_id)
+
+        cluster.run(lose_connection())
+        wait_until(lambda: leader(cluster, "t").id != accused.id)
+        produce(cluster, "t", numbers(100, 100))
+        wait_until(lambda: isr(cluster, "t") == {1, 2, 3})
+        after = cluster._image().broker(accused.id)
+        assert before is not None
+        assert after is not None
+        assert (after.epoch, after.fenced) == (before.epoch, False), "the same life of the broker"
+        produce(cluster, "t", numbers(200, 100))
+        assert values(cluster, "t") == numbers(0, 300)
+
+
+def test_without_crash_detection_a_killed_broker_keeps_its_session(tmp_path: Path) -> None:
+    config = {"broker.session.timeout.ms": "600000", "klamm.crash.detection": "false"}
+    with Cluster(tmp_path / "data", brokers=3, controllers=1, config=config) as cluster:
+        cluster.create_topic("t", replication_factor=RF)
+        killed = leader(cluster, "t")
+        killed.kill()
+        time.sleep(1)  # a crash is detected after some milliseconds
+        assert leader(cluster, "t").id == killed.id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -131,6 +132,38 @@ def test_ctrl_c_stops_every_node(up: Up) -> None:
     os.kill(up.process.pid, signal.SIGINT)
     assert up.wait() == 0, up.said()
     assert set(up.states().values()) == {"stopped"}
+
+
+def test_a_terminal_shows_a_table_of_the_nodes(up: Up) -> None:
+    terminal, end = pty.openpty()
+    words = ("cluster", "up", "--data", str(up.folder), "--port", str(up.port), "--brokers", "1")
+    up.process = subprocess.Popen(
+        [sys.executable, "-m", "klamm", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=end,
+        stderr=end,
+        start_new_session=True,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "140", "LINES": "40", "NO_COLOR": "1"},
+    )
+    os.close(end)
+    shown = ""
+    while "serving" not in shown:
+        shown += os.read(terminal, 1 << 16).decode()
+    for text in ("NODE", "ROLES", "IN SYNC", f"localhost:{up.port}", "under-replicated: 0"):
+        assert text in shown, shown
+    os.kill(up.process.pid, signal.SIGINT)
+    while chunk := read_terminal(terminal):
+        shown += chunk
+    assert up.wait() == 0, shown
+    os.close(terminal)
+
+
+def read_terminal(terminal: int) -> str:
+    """What comes next; nothing after the process has closed it."""
+    try:
+        return os.read(terminal, 1 << 16).decode()
+    except OSError:
+        return ""
 
 
 def test_a_node_that_ends_is_reported_and_the_others_serve(up: Up) -> None:

@@ -13,6 +13,7 @@ from klamm._engine.metadata import PartitionInfo
 from klamm.formats.storage import random_cluster_id
 from klamm.metadata.log.history import History
 from tests.interop.apache_kafka import KafkaNode, Tools
+from tests.interop.applications.replica_verification import ReplicaVerification
 from tests.interop.test_replicas_under_klamm import BOUND_S, Writer, read_all
 from tests.interop.test_roles import properties
 from tests.support import foreign
@@ -151,7 +152,7 @@ def test_kills_lose_and_duplicate_no_records(brokers: MixedBrokers) -> None:
         assert sorted(read_all(brokers.bootstrap, "t", 3)) == sorted(writer.written), f"lost or doubled at {leader}"
 
 
-def test_the_tool_that_compares_replicas_finds_no_difference(brokers: MixedBrokers) -> None:
+def test_the_tool_that_compares_replicas_finds_no_difference(brokers: MixedBrokers, tmp_path: Path) -> None:
     brokers.create("t")
     brokers.until_isr("t", BROKERS)
     with Writer(brokers.bootstrap, "t") as writer:
@@ -159,6 +160,14 @@ def test_the_tool_that_compares_replicas_finds_no_difference(brokers: MixedBroke
     assert writer.failed == []
     logs = {each: sorted(p.read_bytes() for p in data.glob("t-*/*.log")) for each, data in data_of(brokers).items()}
     assert logs[1] == logs[2] == logs[JAVA], "the same batches, byte for byte, on each broker"
+    verification = ReplicaVerification(tmp_path, brokers.bootstrap, "t")
+    verification.start()
+    try:
+        # It has compared everything when no replica lags any more.
+        wait_until(lambda: 0 in verification.reports(), verification.log, bound_s=BOUND_S)
+    finally:
+        verification.kill()
+    assert verification.differences() == [], verification.log()
 
 
 def data_of(brokers: MixedBrokers) -> dict[int, Path]:

@@ -1,6 +1,6 @@
 """Four nodes are killed, stopped, paused and cut off, their disks fill up, and partitions move between nodes and
-between log directories, while clients write and read: all that clients see is possible with a correct log
-(`tests/support/log_history.py`).
+between log directories, two of these at a time, while clients write and read: all that clients see is possible with a
+correct log (`tests/support/log_history.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +37,8 @@ PARTITIONS: Final = 6
 PRODUCERS: Final = 3
 CONSUMERS: Final = 2
 TOPIC: Final = "t"
-FAULTS: Final = 8
+FAULTS: Final = 12
+FAULTS_AT_ONCE: Final = 2
 DISK_MIB: Final = 64
 FAULTS_IN_SLOW: Final = 60
 LIVES_IN_SLOW: Final = 10
@@ -69,16 +71,29 @@ class Nodes:
         self.all = [Node(*both) for both in zip(created(folder, NODES, CONFIG), disks, strict=True)]
         self.bootstrap = ",".join(f"{HOST}:{node.proxy.port}" for node in self.all)
         self.said: list[str] = []
+        self._well = list(self.all)  # nodes without a fault
+        self._choosing = threading.Lock()
         for node in self.all:
             node.launch()
 
-    def fault(self) -> None:
+    def faults(self, count: int) -> None:
+        """So many faults, `FAULTS_AT_ONCE` of them at a time."""
+        with ThreadPoolExecutor(FAULTS_AT_ONCE) as pool:
+            for done in [pool.submit(self._fault) for _ in range(count)]:
+                done.result()
+
+    def _fault(self) -> None:
         """Start and end one fault of one node, or start a move of replicas."""
-        node, seconds = self._rng.choice(self.all), self._rng.uniform(0.2, 2.0)
         kinds = self._kill, self._kill, self._pause, self._stop, self._cut, self._move, self._move_dirs, self._fill
-        kind = self._rng.choice(kinds)
-        self.said.append(f"{kind.__name__.strip('_')} {node.data.name} {seconds:.1f} s")
-        kind(node, seconds)
+        with self._choosing:
+            node, seconds = self._rng.choice(self._well), self._rng.uniform(0.2, 2.0)
+            kind = self._rng.choice(kinds)
+            self._well.remove(node)
+            self.said.append(f"{kind.__name__.strip('_')} {node.data.name} {seconds:.1f} s")
+        try:
+            kind(node, seconds)
+        finally:
+            self._well.append(node)
 
     def _kill(self, node: Node, seconds: float) -> None:
         node.kill()
@@ -227,8 +242,7 @@ def hold_to_history(folder: Path, disks: list[SmallDisk], faults: int, seed: int
         with running(consume, nodes, history, CONSUMERS):
             with running(produce, nodes, history, PRODUCERS):
                 wait_until(lambda: len(history.acknowledged) > 100, nodes.log, bound_s=BOUND_S)
-                for _ in range(faults):
-                    nodes.fault()
+                nodes.faults(faults)
                 count = len(history.acknowledged)
                 wait_until(lambda: len(history.acknowledged) > count + 100, nodes.log, bound_s=BOUND_S)
             log = read_topic(nodes.bootstrap, TOPIC, PARTITIONS, bound_s=BOUND_S).records

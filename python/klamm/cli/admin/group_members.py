@@ -1,4 +1,4 @@
-"""What `klamm groups` prints about the members of a group, and about changes of them."""
+"""The output of `klamm groups` about the members of a group, and about their changes."""
 
 from __future__ import annotations
 

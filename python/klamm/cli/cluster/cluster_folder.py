@@ -40,7 +40,7 @@ class NodeFolder(NamedTuple):
 
     @property
     def output(self) -> Path:
-        """What its process prints."""
+        """The output of its process."""
         return self.path / "output.log"
 
     def config(self) -> NodeConfig:

@@ -75,7 +75,7 @@ class NodeProcesses:
 
     @property
     def running(self) -> Sequence[NodeProcess]:
-        """Those that have not ended."""
+        """The processes that have not ended."""
         return [process for process in self.by_id.values() if process.exit_code is None]
 
     def stop(self) -> None:

@@ -71,7 +71,7 @@ class MarkerQueues:
         self._again: _Queue = {}
         """Rejected and lost markers, and those of partitions without a leader."""
         self._queues: dict[int, _Queue] = {}
-        """What waits for a response, by broker."""
+        """The markers that wait for a response, by broker."""
         self._in_flight: dict[int, dict[int, _Sent]] = {}
         """By broker and number of the request."""
         self._numbers = itertools.count(1)

@@ -14,7 +14,7 @@ from klamm.pipelines.errors import PipelineError
 
 
 def cluster_id(admin: Client) -> str | None:
-    """Of the cluster."""
+    """The id of the cluster."""
     return admin.metadata().cluster_id
 
 

@@ -30,11 +30,11 @@ class MetadataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """The name for `format`."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Those of the wanted rows."""
+        """The schema of the wanted rows."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         return from_arrow_schema(_wanted(self.options["wanted"]).schema())
@@ -90,7 +90,7 @@ class QuestionSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """The name for `format`."""
         return QUESTION_FORMAT
 
     def schema(self) -> StructType:

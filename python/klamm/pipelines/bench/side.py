@@ -38,7 +38,7 @@ class Started:
     name: str
     """As the report has it: ours, connector or engine."""
     format: str
-    """What its jobs read and write with."""
+    """The data source of its jobs."""
     python: Path
     config: Mapping[str, str]
     has_klamm: bool = False

@@ -59,9 +59,9 @@ class Run:
     side: str
     seconds: float
     cpu: float
-    """Of the JVM and all Python processes."""
+    """CPU seconds of the JVM and all Python processes."""
     broker_cpu: float | None
-    """Of the broker, where it is ours."""
+    """CPU seconds of the broker, if it belongs to the comparison."""
     jvm_rss: int
     worker_rss: int
     """The largest Python worker."""

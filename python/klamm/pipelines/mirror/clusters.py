@@ -109,15 +109,15 @@ class Clusters:
         align_configs(self.source, self.target, self._names(), self._options.excluded_configs)
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Of the source's partitions that are mirrored."""
+        """The end offsets of the mirrored partitions of the source."""
         return self._offsets(LATEST)
 
     def begins(self) -> dict[TopicPartition, int]:
-        """As `ends`, their first offsets."""
+        """Their first offsets."""
         return self._offsets(EARLIEST)
 
     def target_ends(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Of partitions of the target."""
+        """The end offsets of partitions of the target."""
         return groups.list_offsets(self.target, dict.fromkeys(places, LATEST))
 
     def _offsets(self, mark: int) -> dict[TopicPartition, int]:

@@ -51,7 +51,7 @@ class MirrorSink(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """The name for `format`."""
         return "klamm-mirror"
 
     def writer(self, schema: StructType, overwrite: bool) -> MirrorWriter:
@@ -61,7 +61,7 @@ class MirrorSink(DataSource):
 
 @dataclass(frozen=True)
 class WrittenOffsets(WriterCommitMessage):
-    """What a task wrote."""
+    """The offsets that a task wrote."""
 
     written: list[Written]
 

@@ -49,7 +49,7 @@ Subscription = Assign | Subscribe | SubscribePattern
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a query reads, and how."""
+    """The options of a query: what it reads, and how."""
 
     subscription: Subscription
     starting: Limit

@@ -1,4 +1,4 @@
-"""What one task reads, as Spark sends it from the driver to the task."""
+"""The range of one task, as Spark sends it from the driver to the task."""
 
 from __future__ import annotations
 

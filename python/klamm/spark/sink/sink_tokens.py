@@ -89,7 +89,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What one task committed with its rows."""
+    """The token that one task committed with its rows."""
 
     batch: int
     partition: int
@@ -137,7 +137,7 @@ def read_tokens(group: str, committed: Iterable[tuple[str, int, int | None, str]
 
 
 class TaskAction(Enum):
-    """What a task does with its rows."""
+    """How a task handles its rows."""
 
     COMMIT = auto()
     """Write and commit them."""

@@ -66,7 +66,7 @@ class NewTargets(Value):
     def of(
         group: FoldedGroup[Any, Any], targets: Mapping[str, Any], type_: RecordType, value: Callable[[Any], bytes]
     ) -> NewTargets:
-        """Those of `targets` that are not the group's."""
+        """The targets that differ from the group's."""
         known = group.targets.get
         changed = {member_id: target for member_id, target in targets.items() if target != known(member_id)}
         return NewTargets(group.group_id, changed, type_, value)

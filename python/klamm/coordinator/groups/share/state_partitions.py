@@ -31,18 +31,18 @@ class StatePartitions(Value):
     deleting: Mapping[bytes, str] = field(default_factory=dict)
 
     def begun(self, added: TopicPartitions) -> StatePartitions:
-        """These are being created; their topics are not deleted any more."""
+        """The creation of states has begun; their topics are not being deleted any more."""
         initializing = merged(self.initializing, added)
         deleting = {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in initializing}
         return StatePartitions(initializing, self.initialized, deleting)
 
     def created(self, added: TopicPartitions) -> StatePartitions:
-        """These have a state."""
+        """States were created."""
         rest = without(self.initializing, {topic_id: one.partitions for topic_id, one in added.items()})
         return StatePartitions(rest, merged(self.initialized, added), self.deleting)
 
     def failed(self, places: Places) -> StatePartitions:
-        """These could not be created."""
+        """States could not be created."""
         return StatePartitions(without(self.initializing, places), self.initialized, self.deleting)
 
     def without_topics(self, topic_ids: Collection[bytes]) -> StatePartitions:
@@ -68,7 +68,7 @@ def merged(before: TopicPartitions, added: TopicPartitions) -> TopicPartitions:
 
 
 def without(before: TopicPartitions, places: Places) -> TopicPartitions:
-    """What is not among `places`; a topic without partitions is left out."""
+    """The partitions that are not in `places`; a topic without partitions is left out."""
     left = {
         topic_id: NamedPartitions(name, partitions - frozenset(places.get(topic_id, ())))
         for topic_id, (name, partitions) in before.items()

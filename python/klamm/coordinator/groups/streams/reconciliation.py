@@ -105,7 +105,7 @@ class _Difference(Value):
 
 
 def _difference(current: Mapping[str, Iterable[int]], target: Tasks, is_free: IsFree) -> _Difference:
-    """What is kept, revoked and added of the tasks in one role."""
+    """The tasks in one role that are kept, revoked and added."""
     kept: dict[str, frozenset[int]] = {}
     to_revoke: dict[str, frozenset[int]] = {}
     added: dict[str, frozenset[int]] = {}

@@ -49,6 +49,7 @@ from klamm.protocol.messages.group_messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from klamm.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic
 from tests.interop.group_peers import Pair, Peer, both_running
 from tests.interop.test_group_answers import commit, fetch, join, prepare
 from tests.support.waiting import wait_until
@@ -128,6 +129,42 @@ def test_members_join_and_move_to_their_targets(pair: Pair) -> None:
     beat(pair, group, "b", -1)
     beat(pair, group, "b", -1)
     beat(pair, group, "a", 3, topic_partitions=owned(ORDERS, 0, 1))
+    describe(pair, group)
+
+
+def test_a_target_changes_before_partitions_are_revoked(pair: Pair) -> None:
+    group = "changing"
+    for member in ("a", "b"):
+        join_consumers(pair, group, member)
+    beat(pair, group, "a", 2, topic_partitions=owned(ORDERS, 0, 1, 2))
+    join_consumers(pair, group, "c")
+    describe(pair, group)
+    beat(pair, group, "a", 2, topic_partitions=owned(ORDERS, 0, 1, 2))
+    more = beat(pair, group, "a", 2, topic_partitions=owned(ORDERS, 0, 1))
+    assert more["member_epoch"] == 2, "it has more to revoke"
+    describe(pair, group)
+    beat(pair, group, "b", -1)
+    beat(pair, group, "c", -1)
+    again = beat(pair, group, "a", 2, topic_partitions=owned(ORDERS, 0))
+    assert again["member_epoch"] == 6, "it gets all of them again"
+    describe(pair, group)
+
+
+def test_a_member_that_does_not_revoke_is_removed(pair: Pair) -> None:
+    group = "slow"
+    join_consumers(pair, group, "a", rebalance_timeout_ms=1_000)
+    join_consumers(pair, group, "b")
+    beat(pair, group, "a", 2, topic_partitions=owned(ORDERS, 0, 1, 2))
+    for peer in (pair.kafka, pair.klamm):
+
+        def is_removed(peer: Peer = peer) -> bool:
+            peer.send("", ConsumerGroupDescribeRequest((group,)), 1)
+            [found] = peer.receive("", ConsumerGroupDescribeResponse, 1).groups
+            return len(found.members) == 1
+
+        wait_until(is_removed, "the member is removed", bound_s=30)
+    beat(pair, group, "a", 2, topic_partitions=owned(ORDERS, 0, 1, 2))
+    beat(pair, group, "b", 3)
     describe(pair, group)
 
 
@@ -355,3 +392,21 @@ def test_static_members_are_replaced_across_the_protocols(pair: Pair) -> None:
     join_consumers(pair, "last", "only", instance_id="i")
     pair.ask(classic("last", group_instance_id="i"), JoinGroupResponse, 9, name="last-of-i")
     pair.ask(DescribeGroupsRequest(("last",), False), DescribeGroupsResponse, 6)
+
+
+def test_a_topic_grows(pair: Pair) -> None:
+    """The last test: the topic has one partition in the others."""
+    group = "growing"
+    join_consumers(pair, group, "a", subscribed_topic_names=("payments",))
+    request = CreatePartitionsRequest((CreatePartitionsTopic("payments", 2),))
+    pair.ask(request, CreatePartitionsResponse, 3)
+    for peer in (pair.kafka, pair.klamm):
+
+        def is_assigned(peer: Peer = peer) -> bool:
+            peer.send("", ConsumerGroupHeartbeatRequest(group, "a", _epoch(peer, group), topic_partitions=()), 1)
+            peer.receive("", ConsumerGroupHeartbeatResponse, 1)
+            return _epoch(peer, group) == 3
+
+        wait_until(is_assigned, "the next target", bound_s=30)
+    beat(pair, group, "a", 3)
+    describe(pair, group)

@@ -1,4 +1,7 @@
-"""Faults that Apache Kafka had are rules in `traps`; each names tests or scenarios, which must exist."""
+"""Faults that Apache Kafka had are rules in `traps`, and `cases` has those in which it and klamm answer alike.
+
+Each names tests or scenarios, which must exist.
+"""
 
 import re
 from functools import cache
@@ -8,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent
-RULE = re.compile(r"(KAFKA-\d+(, KAFKA-\d+)*|PR-\d+|Kafka 4\.3)[: ]")
+RULE = re.compile(r"(KAFKA-\d+(, KAFKA-\d+)*|PR-\d+|Kafka 4\.3|\d+)[: ]")
+LISTS = sorted(path for folder in ("traps", "cases") for path in (FOLDER / folder).glob("*.txt"))
 
 
 @cache
@@ -35,7 +39,7 @@ def rules_of(path):
     return found
 
 
-@pytest.mark.parametrize("path", sorted((FOLDER / "traps").glob("*.txt")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", LISTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_each_rule_is_shown(path):
     for rule, shown_by in rules_of(path):
         assert RULE.match(rule), f"{path.name}: {rule}"

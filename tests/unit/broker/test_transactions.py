@@ -178,7 +178,7 @@ async def test_the_error_of_a_fenced_producer_depends_on_the_version(broker: Bro
         assert await broker.init(version, **pair) == (expected, -1, -1), "3"
 
 
-async def test_and_6_bad_and_plain_producers(broker: Broker) -> None:
+async def test_bad_and_plain_producers(broker: Broker) -> None:
     refused = (ErrorCode.INVALID_REQUEST, -1, -1)
     assert await broker.init(producer_id=7) == refused
     assert await broker.init(producer_epoch=7) == refused
@@ -219,7 +219,7 @@ async def test_no_partition_is_added_if_one_is_unknown(broker: Broker, version: 
     assert await broker.add(version, (1000, 0), offsets) == of_internal
 
 
-async def test_and_16_verification(broker: Broker) -> None:
+async def test_verification(broker: Broker) -> None:
     await broker.init()
     await broker.add(3, (1000, 0), ("t", 0))
     verify = {"verify_only": True}
@@ -258,7 +258,7 @@ async def test_a_repeated_partition_has_repeated_results(broker: Broker, version
     assert results == [("t", 0)] * 3
 
 
-async def test_and_19_an_end_in_version_5(broker: Broker) -> None:
+async def test_an_end_in_version_5(broker: Broker) -> None:
     await broker.init()
     assert await broker.end(4, (1000, 0)) is ErrorCode.INVALID_TXN_STATE
     assert await broker.end(5, (1000, 0)) is ErrorCode.INVALID_TXN_STATE

@@ -133,7 +133,7 @@ def test_no_node_starts_during_an_interrupted_recovery(tmp_path: Path, capsys: p
     assert dying.dies_at(3, {"os.rename"}, recover, lost.left, "--apply")
     [directory] = lost.left
     assert not (directory / METADATA_FOLDER).exists()
-    with pytest.raises(StorageError, match=f"`klamm quorum recover --apply {directory}` ends it"):
+    with pytest.raises(StorageError, match=f"`klamm quorum recover --apply {directory}` completes it"):
         klamm.Cluster(directory).close()
     assert run(["quorum", "recover", str(directory)]) == 0
     assert "it must be completed first, with --apply:" in capsys.readouterr().out

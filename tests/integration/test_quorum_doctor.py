@@ -67,7 +67,7 @@ def test_a_broker_is_no_controller(capsys: pytest.CaptureFixture[str]) -> None:
         code, found = examine(capsys, "--bootstrap-controller", cluster.bootstrap_servers)
     assert code == 1
     assert [finding["name"] for finding in found["findings"]] == ["unreachable"]
-    assert "no controller" in found["findings"][0]["text"]
+    assert "not a controller" in found["findings"][0]["text"]
 
 
 def test_directories_of_a_lost_majority(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,7 +84,9 @@ def _check_together(survivors: Sequence[Survivor]) -> None:
             )
         other = seen.setdefault(one.key.id, one)
         if other is not one:
-            raise ClientError(f"{one.directory} and {other.directory} are both of node {one.key.id}: name one of them")
+            raise ClientError(
+                f"{one.directory} and {other.directory} both belong to node {one.key.id}: name one of them"
+            )
 
 
 def _voters(chosen: Survivor, static: Mapping[int, Address]) -> VoterSet:

@@ -410,6 +410,27 @@ fn fetches_of_others_than_replicas_of_a_stale_broker_and_beyond_the_log_are_refu
 }
 
 #[test]
+fn replicas_that_a_reassignment_adds_do_not_make_a_partition_under_replicated() {
+    let mut pair = Pair::new();
+    let gauges = |pair: &Pair| {
+        let gauges = pair.brokers[0].gauges();
+        [gauges.under_replicated, gauges.reassigning]
+    };
+    let replicas = [LEADER, FOLLOWER, 3];
+    pair.publish(&[Record::PartitionChange(PartitionChangeRecord {
+        topic_id: TOPIC,
+        partition_id: 0,
+        replicas: Some((&replicas[..]).into()),
+        adding_replicas: Some((&[3][..]).into()),
+        ..Default::default()
+    })]);
+    assert_eq!(gauges(&pair), [0, 1]);
+    pair.change_isr(&[LEADER]);
+    assert_eq!(gauges(&pair), [1, 1]);
+    pair.end();
+}
+
+#[test]
 fn changes_of_the_isr_are_counted_by_the_answer_or_the_image_and_so_are_refusals() {
     let mut pair = Pair::new();
     append(&pair.on(LEADER), 1);

@@ -49,7 +49,7 @@ pub struct Gauges {
     pub offline_replicas: u64,
     /// Partitions that this broker leads, and of these:
     pub leaders: u64,
-    /// a replica is not in sync,
+    /// fewer replicas are in sync than there are without those that a reassignment adds (`isUnderReplicated`),
     pub under_replicated: u64,
     /// fewer replicas than `min.insync.replicas` are in sync,
     pub under_min_isr: u64,
@@ -104,7 +104,7 @@ impl Replicas {
                 let least = *min_insync_replicas
                     .get_or_insert_with(|| self.config_of(&image, topic.name()).min_insync_replicas);
                 gauges.leaders += 1;
-                gauges.under_replicated += u64::from(in_sync < replicas);
+                gauges.under_replicated += u64::from(in_sync < replicas - partition.adding().len());
                 gauges.under_min_isr += u64::from(in_sync < least.min(replicas));
                 gauges.at_min_isr += u64::from(in_sync == least.min(replicas));
                 gauges.reassigning += u64::from(!partition.adding().is_empty() || !partition.removing().is_empty());
